@@ -16,6 +16,20 @@
 #define BH_COMMIT_BATCH_MAX 1024           /* writes in one store transaction */
 #define BH_GRPC_MESSAGE_MAX (16u << 20)    /* one gRPC message; upstream's CRI client limit */
 #define BH_STREAMS_MAX 1000                /* HTTP/2 streams of one connection */
+#define BH_STREAM_LOW_BYTES (64u << 10)    /* queued bytes of a stream: on_drain below this … */
+#define BH_STREAM_HIGH_BYTES (1u << 20)    /* … after more than this */
+#define BH_STREAM_QUEUE_BYTES_MAX (1u << 30) /* unsent bytes of one stream, referenced blocks included; beyond it is cut */
+#define BH_STREAM_LINGER_MS 30000          /* time to send what is queued when a stream is closed */
+#define BH_CONNECT_TIMEOUT_MS 10000        /* name, connection and TLS handshake together */
+#define BH_TLS_HANDSHAKE_TIMEOUT_MS 10000  /* of an accepted connection */
+#define BH_HTTP_HEADER_TIMEOUT_MS 32000    /* upstream's ReadHeaderTimeout */
+#define BH_HTTP_BODY_TIMEOUT_MS 60000      /* without a byte of an announced body */
+#define BH_HTTP_IDLE_TIMEOUT_MS 90000      /* upstream's IdleTimeout */
+#define BH_HTTP_WRITE_TIMEOUT_MS 60000     /* a peer that takes nothing of what is queued */
+#define BH_HTTP_PIPELINE_BYTES_MAX (128u << 10) /* bytes read ahead of the request being answered */
+#define BH_HTTP_RESPONSE_BYTES_MAX (256u << 20) /* whole response kept in memory by the client */
+#define BH_HTTP_CHUNK_LINE_MAX 256         /* chunk size line with extensions */
+#define BH_WORKERS_MAX 8                   /* threads of a loop's worker pool */
 #define BH_MESSAGE_BYTES_MAX 1024          /* condition and event messages that explain */
 #define BH_CEL_EXPR_BYTES_MAX 10240        /* upstream */
 #define BH_CEL_DEPTH_MAX 250               /* nesting of a CEL expression: upstream's parser limit */
