@@ -21,6 +21,7 @@ struct bh_store_write {
     struct bh_str key;   /* "/registry/pods/default/a" */
     struct bh_str value; /* a delete keeps here the last state of the object, which history hands to watchers */
     uint64_t rev;        /* set by the back end before done runs */
+    struct bh_str prev;  /* history only: the value this write replaced; empty when there was none or it is compacted */
 };
 
 /* err is NULL on success. After a failure nothing of the batch is stored. */
