@@ -23,7 +23,7 @@ struct bh_client *bh_client_new_kubeconfig(struct bh_loop *l, const char *path, 
 struct bh_client *bh_client_free(struct bh_client *c); /* cancels what is under way: no callback runs afterwards */
 struct bh_loop *bh_client_loop(const struct bh_client *c);
 
-enum bh_verb {
+enum bh_client_verb {
     BH_VERB_GET,
     BH_VERB_LIST,
     BH_VERB_CREATE,
@@ -36,7 +36,7 @@ enum bh_verb {
 enum bh_patch_type { BH_PATCH_NONE, BH_PATCH_JSON, BH_PATCH_MERGE, BH_PATCH_STRATEGIC, BH_PATCH_APPLY };
 
 struct bh_client_req {
-    enum bh_verb verb;
+    enum bh_client_verb verb;
     const struct bh_kind *kind;
     struct bh_str ns, name;     /* empty: cluster scoped or all namespaces; no name for create and list */
     struct bh_str subresource;  /* "status", "binding", "eviction" or empty */

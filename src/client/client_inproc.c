@@ -1,0 +1,273 @@
+/* The in-process client: requests enter the API server's handler chain after authentication.
+ *
+ * A call is copied and started from the loop's defer queue, so that no callback ever runs inside the call that asked for
+ * it. Objects that come back are the watch cache's own blocks.
+ */
+#include <stdio.h>
+
+#include "apiserver/apiserver.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/limits.h"
+#include "client/client_int.h"
+
+#define INPROC_TIMEOUT_MS 30000
+
+struct inproc {
+    struct bh_client base;
+    struct bh_apiserver *srv;
+    struct bh_arena *arena;
+    struct bh_user user;
+    struct bh_link calls;
+    bool freed;        /* waits for deferred starts */
+    size_t unstarted;  /* calls in the defer queue */
+};
+
+struct inproc_call {
+    struct bh_link link; /* off the list: cancelled or finished */
+    struct inproc *owner;
+    struct bh_arena *arena;
+    uint64_t id;
+    uint64_t srv_id; /* of bh_apiserver_handle(), 0 when answered or not started */
+    struct bh_api_request rq;
+    bh_client_fn fn;
+    void *arg;
+    struct bh_timer timeout;
+    struct bh_watch_handler watch; /* watch.event is NULL for calls */
+    struct bh_err watch_err;       /* what the ERROR event said */
+    bool started, done;
+    int busy; /* frames of ours on the stack: the memory must stay until the last returns */
+};
+
+static void call_free(struct inproc_call *k)
+{
+    bh_timer_stop(&k->timeout);
+    bh_list_del(&k->link);
+    (void)bh_arena_free(k->arena);
+    bh_free(k);
+}
+
+/* Every entry from the server or the loop is bracketed by these two. */
+static void call_enter(struct inproc_call *k) { k->busy++; }
+
+static void call_leave(struct inproc_call *k)
+{
+    if (--k->busy == 0 && k->done)
+        call_free(k);
+}
+
+static void inproc_answer(void *arg, const struct bh_api_response *r)
+{
+    struct inproc_call *k = arg;
+    BH_AUTO_BUF body = {0};
+    struct bh_client_res res = {.status = r->status,
+                                .reason = r->reason,
+                                .obj = r->obj,
+                                .items = r->items,
+                                .items_n = r->items_n,
+                                .list_rv = r->list_rv};
+
+    if (k->done)
+        return;
+    call_enter(k);
+    k->done = true;
+    bh_list_del(&k->link);
+    if (r->status < 200 || r->status > 299)
+        (void)bh_err_set(&res.err, r->code ? r->code : BH_E_INTERNAL, "%.*s", BH_SF(r->message));
+    for (size_t i = 0; i < r->parts_n; i++)
+        bh_buf_adds(&body, r->parts[i].bytes);
+    res.body = bh_buf_str(&body);
+    if (k->watch.event)
+        k->watch.ended(k->watch.arg, &res.err);
+    else if (k->fn)
+        k->fn(k->arg, &res);
+    call_leave(k);
+}
+
+static void inproc_watch_open(void *arg, struct bh_str type, const struct bh_api_header *h, size_t n)
+{
+    (void)arg, (void)type, (void)h, (void)n;
+}
+
+static bool inproc_event(void *arg, const struct bh_api_event *ev)
+{
+    struct inproc_call *k = arg;
+    static const enum bh_cw_type types[] = {BH_CW_ADDED, BH_CW_MODIFIED, BH_CW_DELETED, BH_CW_BOOKMARK};
+
+    if (k->done)
+        return false;
+    if (ev->type == BH_WATCH_ERROR) {
+        (void)bh_err_set(&k->watch_err, ev->code ? ev->code : BH_E_INTERNAL, "%.*s", BH_SF(ev->message));
+        return true;
+    }
+    call_enter(k);
+    k->watch.event(k->watch.arg, types[ev->type], ev->obj, ev->rv);
+    bool more = !k->done; /* the handler may have cancelled */
+    call_leave(k);
+    return more;
+}
+
+static void inproc_watch_end(void *arg)
+{
+    struct inproc_call *k = arg;
+
+    if (k->done)
+        return;
+    call_enter(k);
+    k->done = true;
+    bh_list_del(&k->link);
+    k->watch.ended(k->watch.arg, &k->watch_err);
+    call_leave(k);
+}
+
+static const struct bh_api_sink inproc_sink = {NULL, inproc_answer, inproc_watch_open, inproc_event, inproc_watch_end};
+
+static void inproc_timeout(void *arg)
+{
+    struct inproc_call *k = arg;
+    struct bh_client_res res = {0};
+
+    call_enter(k);
+    bh_apiserver_cancel(k->owner->srv, k->srv_id);
+    (void)bh_err_set(&res.err, BH_E_TIMEOUT, "no answer in time");
+    k->done = true;
+    bh_list_del(&k->link);
+    if (k->fn)
+        k->fn(k->arg, &res);
+    call_leave(k);
+}
+
+static void inproc_gone(struct inproc *c)
+{
+    if (!c->freed || c->unstarted)
+        return;
+    (void)bh_arena_free(c->arena);
+    bh_free(c);
+}
+
+static void inproc_start(void *arg)
+{
+    struct inproc_call *k = arg;
+    struct inproc *c = k->owner;
+    struct bh_api_sink sink = inproc_sink;
+    uint64_t id;
+
+    c->unstarted--;
+    if (k->done) { /* cancelled before it began */
+        call_free(k);
+        inproc_gone(c);
+        return;
+    }
+    sink.arg = k;
+    k->started = true;
+    call_enter(k);
+    id = bh_apiserver_handle(c->srv, &k->rq, &sink);
+    if (k->done && id)
+        bh_apiserver_cancel(c->srv, id); /* cancelled from within: the server did not know the id yet */
+    k->srv_id = id;
+    call_leave(k);
+}
+
+static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id, const struct bh_client_req *req,
+                                           uint64_t watch_rv)
+{
+    struct inproc_call *k = bh_calloc(1, sizeof(*k));
+    BH_AUTO_BUF url = {.max = BH_URL_BYTES_MAX};
+    struct bh_str rest;
+
+    k->owner = c;
+    k->id = id;
+    k->arena = bh_arena_new(0);
+    bh_client_url(&url, req, watch_rv);
+    rest = bh_str_dup(k->arena, bh_buf_str(&url));
+    k->rq.method = bh_s(bh_client_method(req->verb));
+    k->rq.path = bh_str_cut(&rest, '?');
+    k->rq.query = rest;
+    if (req->verb == BH_VERB_PATCH)
+        k->rq.content_type = bh_s(bh_client_patch_media(req->patch));
+    else if (req->body.n)
+        k->rq.content_type = BH_S("application/json");
+    k->rq.user_agent = bh_s(c->base.user_agent);
+    k->rq.body = bh_str_dup(k->arena, req->body);
+    k->rq.user = &c->user;
+    k->rq.objects = true;
+    bh_list_add_tail(&c->calls, &k->link);
+    bh_timer_init(&k->timeout, c->base.loop, inproc_timeout, k);
+    c->unstarted++;
+    bh_loop_defer(c->base.loop, inproc_start, k);
+    return k;
+}
+
+static void inproc_call(struct bh_client *base, uint64_t id, const struct bh_client_req *req, bh_client_fn fn,
+                        void *arg)
+{
+    struct inproc_call *k = inproc_new_call((struct inproc *)base, id, req, 0);
+
+    k->fn = fn;
+    k->arg = arg;
+    bh_timer_start(&k->timeout, req->timeout_ms ? req->timeout_ms : INPROC_TIMEOUT_MS);
+}
+
+static void inproc_watch(struct bh_client *base, uint64_t id, const struct bh_client_req *req, uint64_t rv,
+                         const struct bh_watch_handler *h)
+{
+    inproc_new_call((struct inproc *)base, id, req, rv)->watch = *h;
+}
+
+static void call_cancel(struct inproc_call *k)
+{
+    bh_list_del(&k->link);
+    bh_timer_stop(&k->timeout);
+    if (k->srv_id)
+        bh_apiserver_cancel(k->owner->srv, k->srv_id);
+    k->done = true;
+    if (k->started && !k->busy)
+        call_free(k);
+}
+
+static void inproc_cancel(struct bh_client *base, uint64_t id)
+{
+    struct inproc *c = (struct inproc *)base;
+
+    bh_list_for_safe(it, &c->calls)
+    {
+        struct inproc_call *k = bh_container(it, struct inproc_call, link);
+
+        if (k->id == id) {
+            call_cancel(k);
+            return;
+        }
+    }
+}
+
+static void inproc_free(struct bh_client *base)
+{
+    struct inproc *c = (struct inproc *)base;
+
+    while (!bh_list_empty(&c->calls))
+        call_cancel(bh_container(c->calls.next, struct inproc_call, link));
+    c->freed = true;
+    inproc_gone(c);
+}
+
+static const struct bh_client_vtable inproc_vt = {inproc_call, inproc_watch, inproc_cancel, inproc_free};
+
+struct bh_client *bh_client_new_inproc(struct bh_loop *l, struct bh_apiserver *srv, struct bh_str user,
+                                       const struct bh_str *groups, size_t groups_n, const char *user_agent)
+{
+    struct inproc *c = bh_calloc(1, sizeof(*c));
+
+    c->base.vt = &inproc_vt;
+    c->base.loop = l;
+    (void)snprintf(c->base.user_agent, sizeof(c->base.user_agent), "%s", user_agent);
+    c->srv = srv;
+    c->arena = bh_arena_new(0);
+    c->user.name = bh_str_dup(c->arena, user);
+    c->user.groups.p = bh_new_n(c->arena, struct bh_str, groups_n + 1);
+    c->user.groups.n = groups_n;
+    for (size_t i = 0; i < groups_n; i++)
+        c->user.groups.p[i] = bh_str_dup(c->arena, groups[i]);
+    bh_list_init(&c->calls);
+    return &c->base;
+}

@@ -1,0 +1,385 @@
+/* Which devices carry which NoExecute taints: slices of the latest generation of each pool, and rules.
+ *
+ * A device is remembered under "driver/pool/device" with the taints of its slice and the claims that use it, so that a change
+ * of one slice looks only at the claims of the devices that changed.
+ */
+#include "api/gen/resource_v1.h"
+#include "api/gen/resource_v1beta2.h"
+#include "base/arena.h"
+#include "base/list.h"
+#include "controllers/device_taint.h"
+#include "data/time_fmt.h"
+
+struct taint { /* heap strings */
+    struct bh_str key, value;
+    struct bh_time added;
+};
+
+struct device {
+    struct taint *taints; /* NoExecute ones of its slice */
+    size_t n_taints;
+    struct bh_map users; /* claim keys -> the device itself (a set) */
+    bool published;      /* in the latest generation of its pool */
+};
+
+struct pool {
+    struct bh_map slices;  /* name -> struct bh_obj *, referenced */
+    struct bh_map devices; /* device names that the latest generation held -> the pool itself (a set) */
+};
+
+struct dt_index {
+    struct bh_map devices; /* "driver/pool/device" -> struct device */
+    struct bh_map pools;   /* "driver/pool" -> struct pool */
+    struct bh_map rules;   /* name -> struct bh_obj *, referenced */
+};
+
+struct dt_index *dt_index_new(void) { return bh_calloc(1, sizeof(struct dt_index)); }
+
+static void taints_free(struct taint *t, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        bh_free((void *)(uintptr_t)t[i].key.p);
+        bh_free((void *)(uintptr_t)t[i].value.p);
+    }
+    bh_free(t);
+}
+
+static void objs_free(struct bh_map *m)
+{
+    void *v;
+
+    for (size_t it = 0; bh_map_next(m, &it, NULL, &v);)
+        (void)bh_obj_unref(v);
+    bh_map_done(m);
+}
+
+struct dt_index *dt_index_free(struct dt_index *x)
+{
+    void *v;
+
+    if (!x)
+        return NULL;
+    for (size_t it = 0; bh_map_next(&x->devices, &it, NULL, &v);) {
+        struct device *d = v;
+
+        taints_free(d->taints, d->n_taints);
+        bh_map_done(&d->users);
+        bh_free(d);
+    }
+    bh_map_done(&x->devices);
+    for (size_t it = 0; bh_map_next(&x->pools, &it, NULL, &v);) {
+        struct pool *p = v;
+
+        objs_free(&p->slices);
+        bh_map_done(&p->devices);
+        bh_free(p);
+    }
+    bh_map_done(&x->pools);
+    objs_free(&x->rules);
+    bh_free(x);
+    return NULL;
+}
+
+static struct bh_str device_key(struct bh_arena *a, struct bh_str driver, struct bh_str pool, struct bh_str device)
+{
+    return bh_str_fmt(a, "%.*s/%.*s/%.*s", BH_SF(driver), BH_SF(pool), BH_SF(device));
+}
+
+static struct device *device_get(struct dt_index *x, struct bh_str key)
+{
+    struct device *d = bh_map_get(&x->devices, key);
+
+    if (!d) {
+        d = bh_calloc(1, sizeof(*d));
+        (void)bh_map_put(&x->devices, key, d);
+    }
+    return d;
+}
+
+/* Forgets a device that nobody publishes and nobody uses. */
+static void device_drop_idle(struct dt_index *x, struct bh_str key)
+{
+    struct device *d = bh_map_get(&x->devices, key);
+
+    if (!d || d->published || d->users.n)
+        return;
+    (void)bh_map_del(&x->devices, key);
+    taints_free(d->taints, d->n_taints);
+    bh_map_done(&d->users);
+    bh_free(d);
+}
+
+static bool taints_equal(const struct device *d, const struct bh_resource_v1_device_taint_vec *v)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < v->n; i++) {
+        if (!bh_str_eqc(v->p[i].effect, "NoExecute"))
+            continue;
+        if (n >= d->n_taints || !bh_str_eq(d->taints[n].key, v->p[i].key) ||
+            !bh_str_eq(d->taints[n].value, v->p[i].value) ||
+            bh_time_cmp(d->taints[n].added, v->p[i].time_added) != 0)
+            return false;
+        n++;
+    }
+    return n == d->n_taints;
+}
+
+static void taints_set(struct device *d, const struct bh_resource_v1_device_taint_vec *v)
+{
+    taints_free(d->taints, d->n_taints);
+    d->taints = v->n ? bh_calloc(v->n, sizeof(*d->taints)) : NULL;
+    d->n_taints = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        if (!bh_str_eqc(v->p[i].effect, "NoExecute"))
+            continue;
+        d->taints[d->n_taints++] = (struct taint){{bh_strdup_c(v->p[i].key), v->p[i].key.n},
+                                                  {bh_strdup_c(v->p[i].value), v->p[i].value.n},
+                                                  v->p[i].time_added};
+    }
+}
+
+static void tell_users(struct device *d, dt_claim_fn fn, void *arg)
+{
+    struct bh_str key;
+
+    for (size_t it = 0; bh_map_next(&d->users, &it, &key, NULL);)
+        fn(arg, key);
+}
+
+/* Brings the devices of one pool to what its latest generation says, and tells the users of those that changed. */
+static void pool_refresh(struct dt_index *x, struct bh_str driver, struct bh_str name, struct pool *p,
+                         dt_claim_fn fn, void *arg)
+{
+    static const struct bh_resource_v1_device_taint_vec none = {NULL, 0};
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_map now = {0};
+    int64_t latest = INT64_MIN;
+    struct bh_str dev;
+    void *v;
+
+    for (size_t it = 0; bh_map_next(&p->slices, &it, NULL, &v);) {
+        const struct bh_resource_v1_resource_slice *s = bh_obj_struct(v);
+
+        if (s->spec.pool.generation > latest)
+            latest = s->spec.pool.generation;
+    }
+    for (size_t it = 0; bh_map_next(&p->slices, &it, NULL, &v);) {
+        const struct bh_resource_v1_resource_slice *s = bh_obj_struct(v);
+
+        for (size_t i = 0; s->spec.pool.generation == latest && i < s->spec.devices.n; i++) {
+            const struct bh_resource_v1_device *sd = &s->spec.devices.p[i];
+            struct device *d = device_get(x, device_key(a, driver, name, sd->name));
+            bool same = taints_equal(d, &sd->taints);
+
+            d->published = true;
+            (void)bh_map_put(&now, sd->name, p);
+            if (same)
+                continue;
+            taints_set(d, &sd->taints);
+            tell_users(d, fn, arg);
+        }
+    }
+    for (size_t it = 0; bh_map_next(&p->devices, &it, &dev, NULL);) {
+        struct bh_str key = device_key(a, driver, name, dev);
+        struct device *d = bh_map_get(&now, dev) ? NULL : bh_map_get(&x->devices, key);
+
+        if (!d)
+            continue;
+        d->published = false;
+        if (d->n_taints) {
+            taints_set(d, &none);
+            tell_users(d, fn, arg);
+        }
+        device_drop_idle(x, key);
+    }
+    bh_map_done(&p->devices);
+    p->devices = now;
+}
+
+static void slice_in_pool(struct dt_index *x, struct bh_obj *o, bool present, dt_claim_fn fn, void *arg)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    const struct bh_resource_v1_resource_slice *s = bh_obj_struct(o);
+    struct bh_str key = bh_str_fmt(a, "%.*s/%.*s", BH_SF(s->spec.driver), BH_SF(s->spec.pool.name));
+    struct pool *p = bh_map_get(&x->pools, key);
+
+    if (!p) {
+        p = bh_calloc(1, sizeof(*p));
+        (void)bh_map_put(&x->pools, key, p);
+    }
+    (void)bh_obj_unref(present ? bh_map_put(&p->slices, o->name, bh_obj_ref(o)) : bh_map_del(&p->slices, o->name));
+    pool_refresh(x, s->spec.driver, s->spec.pool.name, p, fn, arg);
+    if (p->slices.n == 0) {
+        (void)bh_map_del(&x->pools, key);
+        bh_map_done(&p->slices);
+        bh_map_done(&p->devices);
+        bh_free(p);
+    }
+}
+
+void dt_index_slice(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn, void *arg)
+{
+    /* Driver and pool of a slice are immutable, so an update stays in its pool. */
+    slice_in_pool(x, o ? o : old, o != NULL, fn, arg);
+}
+
+/* ---- rules ---- */
+
+bool dt_rule_selects(const struct bh_obj *rule, struct bh_str driver, struct bh_str pool, struct bh_str device)
+{
+    const struct bh_resource_v1beta2_device_taint_rule *r = bh_obj_struct(rule);
+    const struct bh_resource_v1beta2_device_taint_selector *s = r->spec.device_selector;
+
+    return s && (!s->has_driver || bh_str_eq(s->driver, driver)) && (!s->has_pool || bh_str_eq(s->pool, pool)) &&
+           (!s->has_device || bh_str_eq(s->device, device));
+}
+
+/* Splits "driver/pool/device": neither driver nor device holds a slash, a pool may. */
+static void key_split(struct bh_str key, struct bh_str *driver, struct bh_str *pool, struct bh_str *device)
+{
+    size_t last = key.n;
+
+    while (last > 0 && key.p[last - 1] != '/')
+        last--;
+    *device = bh_str_sub(key, last, key.n);
+    *pool = bh_str_sub(key, 0, last ? last - 1 : 0);
+    *driver = bh_str_cut(pool, '/');
+}
+
+void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn, void *arg)
+{
+    struct bh_str name = o ? o->name : old->name, key, driver, pool, device;
+    struct bh_obj *prev = o ? bh_map_put(&x->rules, name, bh_obj_ref(o)) : bh_map_del(&x->rules, name);
+    void *v;
+
+    for (size_t it = 0; bh_map_next(&x->devices, &it, &key, &v);) {
+        struct device *d = v;
+
+        if (d->users.n == 0)
+            continue;
+        key_split(key, &driver, &pool, &device);
+        if ((prev && dt_rule_selects(prev, driver, pool, device)) || (o && dt_rule_selects(o, driver, pool, device)))
+            tell_users(d, fn, arg);
+    }
+    (void)bh_obj_unref(prev);
+}
+
+size_t dt_count_devices(const struct dt_index *x, const struct bh_obj *rule)
+{
+    struct bh_str key, driver, pool, device;
+    size_t n = 0;
+    void *v;
+
+    for (size_t it = 0; bh_map_next(&x->devices, &it, &key, &v);) {
+        key_split(key, &driver, &pool, &device);
+        n += ((const struct device *)v)->published && dt_rule_selects(rule, driver, pool, device);
+    }
+    return n;
+}
+
+/* ---- claims ---- */
+
+void dt_index_claim(struct dt_index *x, struct bh_obj *old, struct bh_obj *o)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    char buf[640];
+
+    for (int pass = 0; pass < 2; pass++) {
+        struct bh_obj *c = pass == 0 ? old : o;
+        const struct bh_resource_v1_resource_claim *claim = c ? bh_obj_struct(c) : NULL;
+
+        if (!claim || !claim->status.allocation)
+            continue;
+        for (size_t i = 0; i < claim->status.allocation->devices.results.n; i++) {
+            const struct bh_resource_v1_device_request_allocation_result *r =
+                &claim->status.allocation->devices.results.p[i];
+            struct bh_str key = device_key(a, r->driver, r->pool, r->device);
+            struct device *d = device_get(x, key);
+
+            if (pass == 1) {
+                (void)bh_map_put(&d->users, bh_obj_key(c, buf, sizeof(buf)), d);
+            } else {
+                (void)bh_map_del(&d->users, bh_obj_key(c, buf, sizeof(buf)));
+                if (!o)
+                    device_drop_idle(x, key);
+            }
+        }
+    }
+}
+
+static bool tolerates(const struct bh_resource_v1_device_toleration *t, struct bh_str key, struct bh_str value)
+{
+    /* Eviction heeds only tolerations that name NoExecute, unlike allocation: upstream's behaviour, kept. */
+    if (!bh_str_eqc(t->effect, "NoExecute") || (t->key.n && !bh_str_eq(t->key, key)))
+        return false;
+    return bh_str_eqc(t->operator_, "Exists") ||
+           ((t->operator_.n == 0 || bh_str_eqc(t->operator_, "Equal")) && bh_str_eq(t->value, value));
+}
+
+struct judging {
+    struct bh_arena *a;
+    struct dt_verdict v;
+    size_t cap;
+};
+
+static void judge_taint(struct judging *j, const struct bh_resource_v1_device_request_allocation_result *r,
+                        struct bh_str key, struct bh_str value, struct bh_time added, const struct bh_obj *rule)
+{
+    int64_t wait_s = 0;
+    bool any = false;
+
+    for (size_t i = 0; i < r->tolerations.n; i++) {
+        const struct bh_resource_v1_device_toleration *t = &r->tolerations.p[i];
+        int64_t s = t->toleration_seconds < 0 ? 0 : t->toleration_seconds;
+
+        if (!tolerates(t, key, value))
+            continue;
+        if (!t->has_toleration_seconds)
+            return;
+        wait_s = any && wait_s < s ? wait_s : s;
+        any = true;
+    }
+    if (bh_time_is_zero(added) && !rule)
+        return;
+    if (wait_s > INT32_MAX)
+        wait_s = INT32_MAX;
+    int64_t at = (added.sec + wait_s) * 1000000000 + added.nsec;
+    if (at < j->v.at_ns)
+        j->v.at_ns = at;
+    bh_arena_grow(j->a, &j->v.reasons.p, &j->cap, j->v.reasons.n + 1, sizeof(*j->v.reasons.p));
+    j->v.reasons.p[j->v.reasons.n++] =
+        (struct dt_reason){.device = device_key(j->a, r->driver, r->pool, r->device),
+                           .key = bh_str_dup(j->a, key),
+                           .value = bh_str_dup(j->a, value),
+                           .rule = rule ? bh_str_dup(j->a, rule->name) : (struct bh_str){0},
+                           .rule_uid = rule ? bh_str_dup(j->a, rule->uid) : (struct bh_str){0}};
+}
+
+struct dt_verdict dt_judge(const struct dt_index *x, const struct bh_obj *claim, const struct bh_obj *extra_rule,
+                           struct bh_arena *a)
+{
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(claim);
+    struct judging j = {.a = a, .v = {.at_ns = DT_NEVER}};
+    void *v;
+
+    if (!c->status.allocation)
+        return j.v;
+    for (size_t i = 0; i < c->status.allocation->devices.results.n; i++) {
+        const struct bh_resource_v1_device_request_allocation_result *r = &c->status.allocation->devices.results.p[i];
+        const struct device *d = bh_map_get(&x->devices, device_key(a, r->driver, r->pool, r->device));
+
+        for (size_t k = 0; !extra_rule && d && k < d->n_taints; k++)
+            judge_taint(&j, r, d->taints[k].key, d->taints[k].value, d->taints[k].added, NULL);
+        for (size_t it = 0; bh_map_next(&x->rules, &it, NULL, &v);) {
+            const struct bh_obj *rule = v;
+            const struct bh_resource_v1beta2_device_taint_rule *ru = bh_obj_struct(rule);
+
+            if (extra_rule ? rule != extra_rule : !bh_str_eqc(ru->spec.taint.effect, "NoExecute"))
+                continue;
+            if (dt_rule_selects(rule, r->driver, r->pool, r->device))
+                judge_taint(&j, r, ru->spec.taint.key, ru->spec.taint.value, ru->spec.taint.time_added, rule);
+        }
+    }
+    return j.v;
+}

@@ -1,0 +1,659 @@
+/* resourceclaim-controller: claims from templates, and claims whose consumers are gone.
+ *
+ * Two kinds of keys in one queue: "pod:NS/N" makes the claims that a pod's templates ask for and writes their names into
+ * the pod's status; "claim:NS/N" drops consumers that are gone, deallocates when none is left, takes the finalizer off and
+ * deletes a generated claim whose pod is done. Facts: the device specification, section 7.
+ */
+#include <stdio.h>
+
+#include "api/engine.h"
+#include "api/gen/core_v1.h"
+#include "api/gen/meta_v1.h"
+#include "api/gen/resource_v1.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "controllers/controllers_int.h"
+#include "data/json.h"
+
+#define FINALIZER "resource.kubernetes.io/delete-protection"
+#define POD_CLAIM_NAME "resource.kubernetes.io/pod-claim-name"
+#define GENERATE_NAME_MAX 57
+#define WORKERS 64
+#define GONE_UIDS 512
+#define KEY_MAX 340
+
+struct rc {
+    struct ctl *ctl;
+    struct bh_workqueue *queue;
+    struct bh_informer *pods, *claims, *templates;
+    struct bh_map owned; /* pod uid + "/" + pod claim name -> claim name (heap), of generated claims in the cache */
+    struct bh_str gone[GONE_UIDS]; /* ring of uids of deleted pods: saves asking the server for them */
+    size_t gone_at;
+    struct bh_map gone_set;
+    struct bh_link works;
+};
+
+/* One key being worked on: lives until bh_workqueue_done(). */
+struct work {
+    struct bh_link link; /* in rc->works */
+    struct rc *rc;
+    struct bh_arena *arena;
+    uint64_t call; /* the request under way, to be cancelled when the controller stops */
+    struct bh_str key;
+    struct bh_obj *obj; /* the pod or claim it began with */
+    size_t i;           /* progress: index in the pod's claims or the claim's consumers */
+    struct bh_str *names; /* pod: claim name per entry of spec.resourceClaims; empty: none */
+    bool *made;           /* pod: the name is new to the status */
+    struct bh_resource_v1_resource_claim *claim; /* claim: our copy */
+    bool changed;
+    bool failed;
+};
+
+static void pod_next(struct work *w);
+static void claim_next(struct work *w);
+
+static struct work *work_new(struct rc *rc, struct bh_str key, struct bh_obj *o)
+{
+    struct bh_arena *a = bh_arena_new(0);
+    struct work *w = bh_new(a, struct work);
+
+    w->rc = rc;
+    w->arena = a;
+    w->key = key;
+    w->obj = bh_obj_ref(o);
+    bh_list_add_tail(&rc->works, &w->link);
+    return w;
+}
+
+static void work_end(struct work *w, enum bh_work_result r)
+{
+    struct rc *rc = w->rc;
+    struct bh_arena *a = w->arena;
+    struct bh_str key = w->key;
+
+    bh_list_del(&w->link);
+    (void)bh_obj_unref(w->obj);
+    bh_workqueue_done(rc->queue, key, r);
+    (void)bh_arena_free(a);
+}
+
+static void enqueue(struct rc *rc, const char *type, struct bh_str ns, struct bh_str name)
+{
+    char key[KEY_MAX];
+    int n = snprintf(key, sizeof(key), "%s:%.*s/%.*s", type, BH_SF(ns), BH_SF(name));
+
+    if (n > 0 && (size_t)n < sizeof(key))
+        bh_workqueue_add(rc->queue, (struct bh_str){key, (size_t)n});
+}
+
+/* ---- pods: claims from templates ---- */
+
+static struct bh_str owned_key(struct bh_arena *a, struct bh_str pod_uid, struct bh_str entry)
+{
+    return bh_str_fmt(a, "%.*s/%.*s", BH_SF(pod_uid), BH_SF(entry));
+}
+
+/* The name from which the server makes the claim's: pod-entry-, cut so that both parts keep their share. */
+static struct bh_str generate_name(struct bh_arena *a, struct bh_str pod, struct bh_str entry)
+{
+    struct bh_str base = bh_str_fmt(a, "%.*s-%.*s-", BH_SF(pod), BH_SF(entry));
+
+    if (base.n <= GENERATE_NAME_MAX)
+        return base;
+    return bh_str_fmt(a, "%.*s-%.*s", BH_SF(bh_str_sub(pod, 0, pod.n * GENERATE_NAME_MAX / base.n)),
+                      BH_SF(bh_str_sub(entry, 0, entry.n * GENERATE_NAME_MAX / base.n)));
+}
+
+static void pod_failed(struct work *w, const char *what)
+{
+    const struct bh_core_v1_pod *pod = bh_obj_struct(w->obj);
+
+    bh_event(w->rc->ctl->recorder, w->obj, "Warning", "FailedResourceClaimCreation", "PodResourceClaim %.*s: %s",
+             BH_SF(pod->spec.resource_claims.p[w->i].name), what);
+    w->failed = true;
+    w->i++;
+    pod_next(w);
+}
+
+static void pod_claim_created(void *arg, const struct bh_client_res *res)
+{
+    struct work *w = arg;
+
+    if (res->err.code != BH_OK || !res->obj) {
+        pod_failed(w, res->err.msg);
+        return;
+    }
+    w->names[w->i] = bh_str_dup(w->arena, res->obj->name);
+    w->made[w->i] = true;
+    w->i++;
+    pod_next(w);
+}
+
+static void pod_make_claim(struct work *w, struct bh_str entry, struct bh_str template_name)
+{
+    struct bh_resource_v1_resource_claim claim = {0};
+    struct bh_meta_v1_owner_reference owner = {0};
+    struct bh_obj *t = bh_informer_get(w->rc->templates, w->obj->ns, template_name);
+    const struct bh_resource_v1_resource_claim_template *tmpl;
+
+    if (!t) {
+        BH_AUTO_BUF why = {0};
+
+        bh_buf_addf(&why, "create ResourceClaim : resourceclaimtemplate.resource.k8s.io \"%.*s\" not found",
+                    BH_SF(template_name));
+        pod_failed(w, bh_buf_cstr(&why));
+        return;
+    }
+    tmpl = bh_obj_struct(t);
+    claim.metadata.generate_name = generate_name(w->arena, w->obj->name, entry);
+    claim.metadata.labels = tmpl->spec.metadata.labels;
+    for (size_t k = 0; k < tmpl->spec.metadata.annotations.n; k++)
+        bh_str_map_put(w->arena, &claim.metadata.annotations, tmpl->spec.metadata.annotations.p[k].key,
+                       tmpl->spec.metadata.annotations.p[k].value);
+    bh_str_map_put(w->arena, &claim.metadata.annotations, BH_S(POD_CLAIM_NAME), entry);
+    owner.api_version = BH_S("v1");
+    owner.kind = BH_S("Pod");
+    owner.name = w->obj->name;
+    owner.uid = w->obj->uid;
+    owner.controller = owner.has_controller = true;
+    owner.block_owner_deletion = owner.has_block_owner_deletion = true;
+    claim.metadata.owner_references.p = &owner;
+    claim.metadata.owner_references.n = 1;
+    claim.spec = tmpl->spec.spec;
+    w->call = bh_client_create(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, w->obj->ns, &claim,
+                           pod_claim_created, w);
+}
+
+static void pod_patched(void *arg, const struct bh_client_res *res)
+{
+    struct work *w = arg;
+    bool gone = res->err.code == BH_E_NOT_FOUND;
+
+    if (res->err.code != BH_OK && !gone)
+        bh_log(BH_DEBUG, "claim names not written", BH_STR("pod", w->obj->name), BH_CSTR("error", res->err.msg));
+    work_end(w, (res->err.code != BH_OK && !gone) || w->failed ? BH_WORK_RETRY : BH_WORK_OK);
+}
+
+static void pod_write_names(struct work *w)
+{
+    const struct bh_core_v1_pod *pod = bh_obj_struct(w->obj);
+    BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
+    bool any = false;
+
+    bh_buf_addf(&b, "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"resourceClaimStatuses\":[", BH_SF(w->obj->uid));
+    for (size_t i = 0; i < pod->spec.resource_claims.n; i++) {
+        if (!w->made[i])
+            continue;
+        bh_buf_addf(&b, "%s{\"name\":", any ? "," : "");
+        bh_json_write_str(&b, pod->spec.resource_claims.p[i].name);
+        bh_buf_addz(&b, ",\"resourceClaimName\":");
+        bh_json_write_str(&b, w->names[i]);
+        bh_buf_addc(&b, '}');
+        any = true;
+    }
+    bh_buf_addz(&b, "]}}");
+    if (!any) {
+        work_end(w, w->failed ? BH_WORK_RETRY : BH_WORK_OK);
+        return;
+    }
+    w->call = bh_client_patch(w->rc->ctl->client, &bh_core_v1_pod_kind, w->obj->ns, w->obj->name, "status",
+                          BH_PATCH_STRATEGIC, bh_buf_str(&b), pod_patched, w);
+}
+
+/* Looks at one entry after the other; whatever must be made comes back here. */
+static void pod_next(struct work *w)
+{
+    const struct bh_core_v1_pod *pod = bh_obj_struct(w->obj);
+
+    for (; w->i < pod->spec.resource_claims.n; w->i++) {
+        const struct bh_core_v1_pod_resource_claim *rc = &pod->spec.resource_claims.p[w->i];
+        struct bh_str name = ctl_pod_claim_name(pod, w->i);
+        const char *orphan;
+
+        if (!rc->has_resource_claim_template_name)
+            continue;
+        if (name.n && bh_informer_get(w->rc->claims, w->obj->ns, name))
+            continue;
+        orphan = bh_map_get(&w->rc->owned, owned_key(w->arena, w->obj->uid, rc->name));
+        if (orphan) {
+            w->names[w->i] = bh_str_dup(w->arena, bh_s(orphan));
+            w->made[w->i] = true;
+            continue;
+        }
+        pod_make_claim(w, rc->name, rc->resource_claim_template_name);
+        return;
+    }
+    pod_write_names(w);
+}
+
+/* A pod that got its node without our scheduler: its allocated claims must know it. */
+static void pod_reserve_static(struct rc *rc, struct bh_obj *o, const struct bh_core_v1_pod *pod)
+{
+    if (!pod->spec.node_name.n)
+        return;
+    for (size_t i = 0; i < pod->spec.resource_claims.n; i++) {
+        struct bh_obj *c = bh_informer_get(rc->claims, o->ns, ctl_pod_claim_name(pod, i));
+        const struct bh_resource_v1_resource_claim *claim;
+        bool known = false;
+
+        if (!c)
+            continue;
+        claim = bh_obj_struct(c);
+        for (size_t k = 0; k < claim->status.reserved_for.n; k++)
+            known = known || bh_str_eq(claim->status.reserved_for.p[k].uid, o->uid);
+        if (known || !claim->status.allocation)
+            continue;
+        BH_AUTO_BUF b = {.max = 4096};
+        bh_buf_addf(&b,
+                    "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"reservedFor\":[{\"resource\":\"pods\",\"name\":"
+                    "\"%.*s\",\"uid\":\"%.*s\"}]}}",
+                    BH_SF(c->uid), BH_SF(o->name), BH_SF(o->uid));
+        (void)bh_client_patch(rc->ctl->client, &bh_resource_v1_resource_claim_kind, c->ns, c->name, "status",
+                              BH_PATCH_STRATEGIC, bh_buf_str(&b), NULL, NULL);
+    }
+}
+
+static void sync_pod(struct rc *rc, struct bh_str key, struct bh_str ns, struct bh_str name)
+{
+    struct bh_obj *o = bh_informer_get(rc->pods, ns, name);
+    const struct bh_core_v1_pod *pod = o ? bh_obj_struct(o) : NULL;
+    struct work *w;
+
+    if (!o || ctl_pod_done(pod) || o->deleting) {
+        bh_workqueue_done(rc->queue, key, BH_WORK_OK);
+        return;
+    }
+    pod_reserve_static(rc, o, pod);
+    w = work_new(rc, key, o);
+    w->names = bh_new_n(w->arena, struct bh_str, pod->spec.resource_claims.n + 1);
+    w->made = bh_new_n(w->arena, bool, pod->spec.resource_claims.n + 1);
+    pod_next(w);
+}
+
+/* ---- claims: consumers that are gone ---- */
+
+static bool gone_known(struct rc *rc, struct bh_str uid) { return bh_map_get(&rc->gone_set, uid) != NULL; }
+
+static void gone_remember(struct rc *rc, struct bh_str uid)
+{
+    struct bh_str *slot = &rc->gone[rc->gone_at];
+
+    if (gone_known(rc, uid))
+        return;
+    rc->gone_at = (rc->gone_at + 1) % GONE_UIDS;
+    if (slot->p) {
+        (void)bh_map_del(&rc->gone_set, *slot);
+        bh_free((void *)(uintptr_t)slot->p);
+    }
+    *slot = (struct bh_str){bh_strdup_c(uid), uid.n};
+    (void)bh_map_put(&rc->gone_set, uid, slot);
+}
+
+static void claim_drop(struct work *w, size_t i)
+{
+    struct bh_resource_v1_resource_claim_consumer_reference_vec *r = &w->claim->status.reserved_for;
+
+    for (size_t k = i; k + 1 < r->n; k++)
+        r->p[k] = r->p[k + 1];
+    r->n--;
+    w->changed = true;
+}
+
+static void claim_asked(void *arg, const struct bh_client_res *res)
+{
+    struct work *w = arg;
+    const struct bh_resource_v1_resource_claim_consumer_reference *r = &w->claim->status.reserved_for.p[w->i];
+
+    if (res->err.code == BH_E_NOT_FOUND ||
+        (res->err.code == BH_OK && res->obj &&
+         (!bh_str_eq(res->obj->uid, r->uid) || ctl_pod_done(bh_obj_struct(res->obj))))) {
+        claim_drop(w, w->i);
+    } else if (res->err.code != BH_OK) {
+        work_end(w, BH_WORK_RETRY);
+        return;
+    } else {
+        w->i++;
+    }
+    claim_next(w);
+}
+
+static void claim_deleted(void *arg, const struct bh_client_res *res)
+{
+    struct work *w = arg;
+    bool ok = res->err.code == BH_OK || res->err.code == BH_E_NOT_FOUND || res->err.code == BH_E_CONFLICT;
+
+    work_end(w, ok ? BH_WORK_OK : BH_WORK_RETRY);
+}
+
+/* Last step: a generated claim goes with its pod. */
+static void claim_owner(struct work *w)
+{
+    const struct bh_resource_v1_resource_claim *claim = w->claim;
+    const struct bh_meta_v1_owner_reference *owner = NULL;
+    struct bh_obj *p;
+
+    for (size_t i = 0; i < claim->metadata.owner_references.n; i++) {
+        const struct bh_meta_v1_owner_reference *r = &claim->metadata.owner_references.p[i];
+
+        if (r->controller && bh_str_eqc(r->kind, "Pod") && bh_str_eqc(r->api_version, "v1"))
+            owner = r;
+    }
+    p = owner ? bh_informer_get(w->rc->pods, w->obj->ns, owner->name) : NULL;
+    /* A pod that is not in the cache is left to the garbage collector. */
+    if (claim->status.reserved_for.n || !p || w->obj->deleting ||
+        (bh_str_eq(p->uid, owner->uid) && !ctl_pod_done(bh_obj_struct(p)))) {
+        work_end(w, BH_WORK_OK);
+        return;
+    }
+    w->call = bh_client_delete(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, w->obj->ns, w->obj->name,
+                           w->obj->uid, -1, claim_deleted, w);
+}
+
+static void claim_finalizer_gone(void *arg, const struct bh_client_res *res)
+{
+    struct work *w = arg;
+
+    if (res->err.code != BH_OK && res->err.code != BH_E_NOT_FOUND) {
+        work_end(w, BH_WORK_RETRY);
+        return;
+    }
+    claim_owner(w);
+}
+
+static void claim_drop_finalizer(struct work *w)
+{
+    struct bh_str_vec *f = &w->claim->metadata.finalizers;
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->n; i++)
+        if (!bh_str_eqc(f->p[i], FINALIZER))
+            f->p[n++] = f->p[i];
+    if (n == f->n || w->claim->status.allocation) {
+        claim_owner(w);
+        return;
+    }
+    f->n = n;
+    w->call = bh_client_update(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, w->claim, "",
+                           claim_finalizer_gone, w);
+}
+
+static void claim_status_written(void *arg, const struct bh_client_res *res)
+{
+    struct work *w = arg;
+
+    if (res->err.code == BH_E_NOT_FOUND) {
+        work_end(w, BH_WORK_OK);
+        return;
+    }
+    if (res->err.code != BH_OK || !res->obj) {
+        work_end(w, BH_WORK_RETRY);
+        return;
+    }
+    (void)bh_obj_unref(w->obj);
+    w->obj = bh_obj_ref(res->obj);
+    w->claim = bh_msg_dup(&bh_resource_v1_resource_claim_type, bh_obj_struct(w->obj), w->arena);
+    if (w->claim->status.reserved_for.n == 0)
+        claim_drop_finalizer(w);
+    else
+        work_end(w, BH_WORK_OK);
+}
+
+static bool has_finalizer(const struct bh_resource_v1_resource_claim *c)
+{
+    for (size_t i = 0; i < c->metadata.finalizers.n; i++)
+        if (bh_str_eqc(c->metadata.finalizers.p[i], FINALIZER))
+            return true;
+    return false;
+}
+
+static void claim_write(struct work *w)
+{
+    struct bh_resource_v1_resource_claim *c = w->claim;
+    bool none = c->status.reserved_for.n == 0;
+
+    if (none && has_finalizer(c) && c->status.allocation && (w->changed || w->obj->deleting)) {
+        c->status.allocation = NULL;
+        c->status.devices.n = 0;
+        w->changed = true;
+    }
+    if (w->changed) {
+        if (none)
+            c->status.reserved_for.p = NULL;
+        w->call = bh_client_update(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, c, "status",
+                               claim_status_written, w);
+    } else if (none && w->obj->deleting) {
+        claim_drop_finalizer(w);
+    } else {
+        claim_owner(w);
+    }
+}
+
+/* Looks at one consumer after the other, asking the server only about those the cache does not hold. */
+static void claim_next(struct work *w)
+{
+    struct rc *rc = w->rc;
+
+    while (w->i < w->claim->status.reserved_for.n) {
+        const struct bh_resource_v1_resource_claim_consumer_reference *r = &w->claim->status.reserved_for.p[w->i];
+        struct bh_obj *p;
+
+        if (r->api_group.n || !bh_str_eqc(r->resource, "pods")) {
+            w->i++;
+            continue;
+        }
+        p = bh_informer_get(rc->pods, w->obj->ns, r->name);
+        if (p && bh_str_eq(p->uid, r->uid)) {
+            if (ctl_pod_done(bh_obj_struct(p)))
+                claim_drop(w, w->i);
+            else
+                w->i++;
+            continue;
+        }
+        if (gone_known(rc, r->uid)) {
+            claim_drop(w, w->i);
+            continue;
+        }
+        w->call = bh_client_call(rc->ctl->client,
+                             &(struct bh_client_req){.verb = BH_VERB_GET,
+                                                     .kind = &bh_core_v1_pod_kind,
+                                                     .ns = w->obj->ns,
+                                                     .name = r->name},
+                             claim_asked, w);
+        return;
+    }
+    claim_write(w);
+}
+
+static void sync_claim(struct rc *rc, struct bh_str key, struct bh_str ns, struct bh_str name)
+{
+    struct bh_obj *o = bh_informer_get(rc->claims, ns, name);
+    struct work *w;
+
+    if (!o) {
+        bh_workqueue_done(rc->queue, key, BH_WORK_OK);
+        return;
+    }
+    w = work_new(rc, key, o);
+    w->claim = bh_msg_dup(&bh_resource_v1_resource_claim_type, bh_obj_struct(o), w->arena);
+    claim_next(w);
+}
+
+static void rc_sync(void *arg, struct bh_str key)
+{
+    struct rc *rc = arg;
+    struct bh_str name = key, type = bh_str_cut(&name, ':'), ns = bh_str_cut(&name, '/');
+
+    if (!ctl_synced(rc->ctl->informers)) {
+        /* Answers from half a cache would be wrong ones. */
+        bh_workqueue_done(rc->queue, key, BH_WORK_RETRY);
+        return;
+    }
+    if (bh_str_eqc(type, "pod"))
+        sync_pod(rc, key, ns, name);
+    else
+        sync_claim(rc, key, ns, name);
+}
+
+/* ---- events ---- */
+
+static void pod_claims_changed(struct rc *rc, struct bh_obj *o)
+{
+    const struct bh_core_v1_pod *pod = bh_obj_struct(o);
+
+    for (size_t i = 0; i < pod->spec.resource_claims.n; i++) {
+        struct bh_str name = ctl_pod_claim_name(pod, i);
+
+        if (name.n)
+            enqueue(rc, "claim", o->ns, name);
+    }
+    if (pod->status.extended_resource_claim_status)
+        enqueue(rc, "claim", o->ns, pod->status.extended_resource_claim_status->resource_claim_name);
+}
+
+static void pod_added(void *arg, struct bh_obj *o)
+{
+    struct rc *rc = arg;
+    const struct bh_core_v1_pod *pod = bh_obj_struct(o);
+
+    if (pod->spec.resource_claims.n)
+        enqueue(rc, "pod", o->ns, o->name);
+    if (ctl_pod_done(pod))
+        pod_claims_changed(rc, o);
+}
+
+static void pod_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    (void)old;
+    pod_added(arg, o);
+}
+
+static void pod_deleted(void *arg, struct bh_obj *last)
+{
+    struct rc *rc = arg;
+
+    gone_remember(rc, last->uid);
+    pod_claims_changed(rc, last);
+}
+
+static const char *claim_entry(const struct bh_resource_v1_resource_claim *c, struct bh_str *ret_uid,
+                               struct bh_str *ret_entry)
+{
+    const struct bh_str *entry = bh_str_map_get(&c->metadata.annotations, BH_S(POD_CLAIM_NAME));
+
+    for (size_t i = 0; entry && i < c->metadata.owner_references.n; i++) {
+        if (!c->metadata.owner_references.p[i].controller)
+            continue;
+        *ret_uid = c->metadata.owner_references.p[i].uid;
+        *ret_entry = *entry;
+        return c->metadata.owner_references.p[i].name.p;
+    }
+    return NULL;
+}
+
+static void claim_index(struct rc *rc, struct bh_obj *o, bool present)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_str uid, entry;
+
+    if (!claim_entry(bh_obj_struct(o), &uid, &entry))
+        return;
+    struct bh_str key = owned_key(a, uid, entry);
+    if (present) {
+        bh_free(bh_map_put(&rc->owned, key, bh_strdup_c(o->name)));
+    } else {
+        const char *have = bh_map_get(&rc->owned, key);
+
+        if (have && bh_str_eqc(o->name, have))
+            bh_free(bh_map_del(&rc->owned, key));
+    }
+}
+
+static void claim_added(void *arg, struct bh_obj *o)
+{
+    struct rc *rc = arg;
+
+    claim_index(rc, o, true);
+    enqueue(rc, "claim", o->ns, o->name);
+}
+
+static void claim_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    struct rc *rc = arg;
+
+    (void)old;
+    enqueue(rc, "claim", o->ns, o->name);
+}
+
+static void claim_gone(void *arg, struct bh_obj *last)
+{
+    struct rc *rc = arg;
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(last);
+
+    claim_index(rc, last, false);
+    /* A generated claim that vanished under its pod is made again. */
+    for (size_t i = 0; i < c->metadata.owner_references.n; i++)
+        if (bh_str_eqc(c->metadata.owner_references.p[i].kind, "Pod"))
+            enqueue(rc, "pod", last->ns, c->metadata.owner_references.p[i].name);
+}
+
+static void template_added(void *arg, struct bh_obj *o)
+{
+    struct rc *rc = arg;
+    struct bh_obj *p;
+
+    for (size_t it = 0; (p = bh_informer_next(rc->pods, &it));) {
+        const struct bh_core_v1_pod *pod = bh_obj_struct(p);
+
+        if (!bh_str_eq(p->ns, o->ns))
+            continue;
+        for (size_t i = 0; i < pod->spec.resource_claims.n; i++)
+            if (bh_str_eq(pod->spec.resource_claims.p[i].resource_claim_template_name, o->name))
+                enqueue(rc, "pod", p->ns, p->name);
+    }
+}
+
+static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, NULL};
+static const struct bh_informer_ops claim_ops = {claim_added, claim_updated, claim_gone, NULL};
+static const struct bh_informer_ops template_ops = {template_added, NULL, NULL, NULL};
+
+static void *rc_start(struct ctl *c)
+{
+    struct rc *rc = bh_calloc(1, sizeof(*rc));
+
+    rc->ctl = c;
+    bh_list_init(&rc->works);
+    rc->queue = bh_workqueue_new(c->loop, WORKERS, rc_sync, rc);
+    rc->pods = ctl_subscribe(c->informers, &bh_core_v1_pod_kind, &pod_ops, rc);
+    rc->claims = ctl_subscribe(c->informers, &bh_resource_v1_resource_claim_kind, &claim_ops, rc);
+    rc->templates = ctl_subscribe(c->informers, &bh_resource_v1_resource_claim_template_kind, &template_ops, rc);
+    return rc;
+}
+
+static void rc_stop(void *self)
+{
+    struct rc *rc = self;
+    size_t it = 0;
+    void *v;
+
+    bh_list_for_safe(l, &rc->works)
+    {
+        struct work *w = bh_container(l, struct work, link);
+
+        bh_client_cancel(rc->ctl->client, w->call);
+        (void)bh_obj_unref(w->obj);
+        (void)bh_arena_free(w->arena);
+    }
+    rc->queue = bh_workqueue_free(rc->queue);
+    while (bh_map_next(&rc->owned, &it, NULL, &v))
+        bh_free(v);
+    bh_map_done(&rc->owned);
+    for (size_t i = 0; i < GONE_UIDS; i++)
+        bh_free((void *)(uintptr_t)rc->gone[i].p);
+    bh_map_done(&rc->gone_set);
+    bh_free(rc);
+}
+
+const struct ctl_controller ctl_resource_claim = {"resourceclaim-controller", rc_start, rc_stop};
