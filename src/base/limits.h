@@ -15,6 +15,7 @@
 #define BH_COMMIT_QUEUE_MAX 20000          /* writes waiting for the store before 429 */
 #define BH_COMMIT_BATCH_MAX 1024           /* writes in one store transaction */
 #define BH_GRPC_MESSAGE_MAX (16u << 20)    /* one gRPC message; upstream's CRI client limit */
+#define BH_GRPC_CONN_BYTES_MAX (64u << 20) /* request bytes one gRPC connection may hold in memory */
 #define BH_STREAMS_MAX 1000                /* HTTP/2 streams of one connection */
 #define BH_STREAM_LOW_BYTES (64u << 10)    /* queued bytes of a stream: on_drain below this … */
 #define BH_STREAM_HIGH_BYTES (1u << 20)    /* … after more than this */

@@ -114,7 +114,7 @@ struct bh_grpc_client_opts {
 
 /* Connects at once and again whenever the connection ends, also when idle. */
 struct bh_grpc_client *bh_grpc_client_new(struct bh_loop *l, const struct bh_grpc_client_opts *o);
-/* Closes; calls under way end silently: no callback runs afterwards. */
+/* Closes; calls under way end silently: no callback runs afterwards, stream handles are invalid. */
 struct bh_grpc_client *bh_grpc_client_free(struct bh_grpc_client *c);
 enum bh_grpc_state bh_grpc_client_state(const struct bh_grpc_client *c);
 

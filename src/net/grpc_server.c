@@ -60,6 +60,7 @@ struct bh_grpc_call {
     struct bh_grpc_deframer in;
     struct bh_str msg;
     size_t counted; /* bytes of ours in conn->buffered */
+    bool hold;      /* a function of ours is still using the call: nobody frees it */
     bool has_msg, started, finished, responded, answered, cancelled;
     struct bh_timer timer;
     int64_t deadline_ns;
@@ -104,7 +105,7 @@ static void on_output(void *arg)
 
 static void call_free_if_over(struct bh_grpc_call *c)
 {
-    if (c->hs || (c->started && !c->finished))
+    if (c->hold || c->hs || (c->started && !c->finished))
         return;
     bh_timer_stop(&c->timer);
     bh_grpc_deframer_done(&c->in);
@@ -157,8 +158,11 @@ static void on_deadline(void *arg)
 {
     struct bh_grpc_call *c = arg;
 
+    c->hold = true;
     wire_end(c, BH_GRPC_DEADLINE_EXCEEDED, BH_S("context deadline exceeded"));
-    call_cancel(c); /* may free the call */
+    call_cancel(c);
+    c->hold = false;
+    call_free_if_over(c);
 }
 
 /* ---- requests ---- */
@@ -299,11 +303,13 @@ static void on_closed(void *arg, struct bh_h2_stream *hs, uint32_t code)
     call_count(c, 0);
     c->hs = NULL;
     c->conn = NULL;
+    if (c->hold)
+        return; /* our own answer ended the stream */
     bh_timer_stop(&c->timer);
-    if (c->started && !c->finished && !c->cancelled)
-        call_cancel(c); /* may finish and so free the call */
-    else
-        call_free_if_over(c);
+    c->hold = true;
+    call_cancel(c);
+    c->hold = false;
+    call_free_if_over(c);
 }
 
 static const struct bh_h2_ops h2_ops = {.headers = on_headers,
@@ -489,8 +495,14 @@ size_t bh_grpc_call_unsent(const struct bh_grpc_call *c)
 static void call_finish(struct bh_grpc_call *c, enum bh_grpc_status st, struct bh_str message)
 {
     bh_assert(c->started && !c->finished);
-    wire_end(c, st, message); /* the flush inside may close the stream, but frees nothing yet */
     c->finished = true;
+    if (c->hold) { /* finished inside its own cancel callback */
+        wire_end(c, st, message);
+        return;
+    }
+    c->hold = true;
+    wire_end(c, st, message);
+    c->hold = false;
     call_free_if_over(c);
 }
 
