@@ -1,0 +1,281 @@
+/* Committed objects. One allocation holds the object, its label pairs, the strings of its metadata,
+ * and the JSON:
+ *
+ *     struct bh_obj | label pairs | name, namespace, uid, label keys and values | slack | JSON
+ *
+ * The slack is what an assigned number is shorter than the hole: the JSON before it moves right by
+ * that much. The decoded struct has an arena of its own and is published by compare-and-swap; who
+ * loses the race throws its copy away.
+ */
+#include "api/obj.h"
+
+#include "api/engine.h"
+#include "api/gen/meta_v1.h"
+#include "api/obj_commit.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "data/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define HOLE_MEMBER "\"resourceVersion\":\"" BH_OBJ_RV_HOLE "\""
+
+struct parts {
+    struct bh_str name, ns, uid;
+    struct bh_str_map labels;
+    bool deleting;
+    struct bh_str rv; /* as it stands in the JSON */
+};
+
+static struct bh_str place(char **at, struct bh_str s)
+{
+    struct bh_str v = {*at, s.n};
+
+    if (s.n > 0)
+        memcpy(*at, s.p, s.n);
+    *at += s.n;
+    return v;
+}
+
+/* Lays the block out; the JSON is given in three pieces. */
+static struct bh_obj *build(const struct bh_kind *kind, const struct parts *p,
+                            const struct bh_str json[3])
+{
+    size_t n = sizeof(struct bh_obj) + p->labels.n * sizeof(struct bh_str_pair) + p->name.n +
+               p->ns.n + p->uid.n + json[0].n + json[1].n + json[2].n + 1;
+    struct bh_str_pair *pairs;
+    struct bh_obj *o;
+    char *at;
+
+    for (size_t i = 0; i < p->labels.n; i++)
+        n += p->labels.p[i].key.n + p->labels.p[i].value.n;
+    o = bh_malloc(n);
+    memset(o, 0, sizeof(*o));
+    o->kind = kind;
+    o->refs = 1;
+    o->deleting = p->deleting;
+    pairs = (struct bh_str_pair *)(void *)(o + 1);
+    at = (char *)(pairs + p->labels.n);
+    o->name = place(&at, p->name);
+    o->ns = place(&at, p->ns);
+    o->uid = place(&at, p->uid);
+    if (p->labels.p) {
+        o->labels = (struct bh_str_map){pairs, p->labels.n};
+        for (size_t i = 0; i < p->labels.n; i++) {
+            pairs[i].key = place(&at, p->labels.p[i].key);
+            pairs[i].value = place(&at, p->labels.p[i].value);
+        }
+    }
+    o->json.p = at;
+    for (int i = 0; i < 3; i++)
+        o->json.n += place(&at, json[i]).n;
+    *at = '\0';
+    return o;
+}
+
+static int read_labels(struct bh_json_rd *r, struct bh_arena *a, struct bh_str_map *ret,
+                       struct bh_err *err)
+{
+    struct bh_str key, value;
+    int rc;
+
+    if (bh_json_peek(r) != BH_JSON_OBJ)
+        return bh_json_skip(r, NULL, err);
+    rc = bh_json_enter(r, err);
+    ret->p = bh_new(a, struct bh_str_pair);
+    while (rc >= 0 && (rc = bh_json_next_key(r, &key, err)) > 0) {
+        rc = bh_json_take_str(r, &value, err);
+        if (rc >= 0)
+            bh_str_map_put(a, ret, key, value);
+    }
+    return rc;
+}
+
+static int read_meta(struct bh_json_rd *r, struct bh_arena *a, struct parts *p, struct bh_err *err)
+{
+    struct bh_str key;
+    int rc = bh_json_enter(r, err);
+
+    while (rc >= 0 && (rc = bh_json_next_key(r, &key, err)) > 0) {
+        struct bh_str *into = bh_str_eqc(key, "name")              ? &p->name
+                              : bh_str_eqc(key, "namespace")       ? &p->ns
+                              : bh_str_eqc(key, "uid")             ? &p->uid
+                              : bh_str_eqc(key, "resourceVersion") ? &p->rv
+                                                                   : NULL;
+
+        if (into && bh_json_peek(r) == BH_JSON_STR) {
+            rc = bh_json_take_str(r, into, err);
+        } else if (bh_str_eqc(key, "labels")) {
+            rc = read_labels(r, a, &p->labels, err);
+        } else {
+            if (bh_str_eqc(key, "deletionTimestamp") && bh_json_peek(r) != BH_JSON_NULL)
+                p->deleting = true;
+            rc = bh_json_skip(r, NULL, err);
+        }
+    }
+    return rc;
+}
+
+static int read_parts(struct bh_str json, struct bh_arena *a, struct parts *p, struct bh_err *err)
+{
+    struct bh_json_rd r;
+    struct bh_str key;
+    bool found = false;
+    int rc;
+
+    bh_json_rd_init(&r, json, a);
+    rc = bh_json_enter(&r, err);
+    while (rc >= 0 && (rc = bh_json_next_key(&r, &key, err)) > 0) {
+        if (!found && bh_str_eqc(key, "metadata") && bh_json_peek(&r) == BH_JSON_OBJ) {
+            found = true;
+            rc = read_meta(&r, a, p, err);
+        } else {
+            rc = bh_json_skip(&r, NULL, err);
+        }
+    }
+    if (rc < 0)
+        return rc;
+    return found ? 0 : bh_err_set(err, BH_E_BAD_REQUEST, "an object without metadata");
+}
+
+struct bh_obj *bh_obj_new(const struct bh_kind *kind, struct bh_str json, uint64_t rv,
+                          struct bh_err *err)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct parts p = {0};
+    struct bh_str piece[3] = {json, {NULL, 0}, {NULL, 0}};
+    char number[24];
+    struct bh_obj *o;
+    int64_t have = 0;
+
+    if (read_parts(json, a, &p, err) < 0)
+        return NULL;
+    if (rv == 0 && bh_str_i64(p.rv, 0, INT64_MAX, &have))
+        rv = (uint64_t)have;
+    else if (rv != 0 && p.rv.p >= json.p && p.rv.p < json.p + json.n) {
+        size_t off = (size_t)(p.rv.p - json.p);
+
+        (void)snprintf(number, sizeof(number), "%llu", (unsigned long long)rv);
+        piece[0] = bh_str_sub(json, 0, off);
+        piece[1] = bh_s(number);
+        piece[2] = bh_str_sub(json, off + p.rv.n, json.n);
+    }
+    o = build(kind, &p, piece);
+    o->rv = rv;
+    return o;
+}
+
+struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json,
+                                  const struct bh_meta_v1_object_meta *meta)
+{
+    struct parts p = {meta->name,
+                      meta->namespace,
+                      meta->uid,
+                      meta->labels,
+                      !bh_time_is_zero(meta->deletion_timestamp),
+                      {NULL, 0}};
+    struct bh_str piece[3] = {json, {NULL, 0}, {NULL, 0}};
+
+    return build(kind, &p, piece);
+}
+
+void bh_obj_assign(struct bh_obj *o, uint64_t rv)
+{
+    ptrdiff_t at = bh_str_find(o->json, BH_S(HOLE_MEMBER));
+    size_t hole = sizeof(BH_OBJ_RV_HOLE) - 1, before, n, shift;
+    char number[24], *json = (char *)(uintptr_t)o->json.p;
+
+    bh_assert(o->rv == 0 && rv > 0);
+    bh_assert(at >= 0);
+    before = (size_t)at + sizeof("\"resourceVersion\":\"") - 1;
+    n = (size_t)snprintf(number, sizeof(number), "%llu", (unsigned long long)rv);
+    shift = hole - n;
+    memmove(json + shift, json, before);
+    memcpy(json + shift + before, number, n);
+    o->json.p += shift;
+    o->json.n -= shift;
+    o->rv = rv;
+    if (o->decoded) {
+        struct bh_meta_v1_object_meta *m = (void *)((char *)o->decoded + o->kind->meta_off);
+
+        m->resource_version = bh_str_dup(o->arena, bh_s(number));
+    }
+}
+
+static void encode_as(const struct bh_kind *kind, const void *msg, const struct bh_str *rv,
+                      struct bh_buf *out)
+{
+    void *copy;
+
+    if (!rv || kind->meta_off == UINT32_MAX) {
+        bh_kind_encode_json(kind, msg, out);
+        return;
+    }
+    copy = bh_memdup(msg, kind->type->size);
+    ((struct bh_meta_v1_object_meta *)(void *)((char *)copy + kind->meta_off))->resource_version =
+        *rv;
+    bh_kind_encode_json(kind, copy, out);
+    bh_free(copy);
+}
+
+void bh_obj_encode(const struct bh_kind *kind, const void *msg, struct bh_buf *out)
+{
+    encode_as(kind, msg, &BH_S(BH_OBJ_RV_HOLE), out);
+}
+
+struct bh_obj *bh_obj_from_struct(const struct bh_kind *kind, const void *msg, struct bh_err *err)
+{
+    BH_AUTO_BUF b = {0};
+
+    encode_as(kind, msg, NULL, &b);
+    return bh_obj_new(kind, bh_buf_str(&b), 0, err);
+}
+
+struct bh_obj *bh_obj_ref(const struct bh_obj *o)
+{
+    struct bh_obj *m = (struct bh_obj *)(uintptr_t)o;
+
+    (void)__atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
+    return m;
+}
+
+struct bh_obj *bh_obj_unref(const struct bh_obj *o)
+{
+    struct bh_obj *m = (struct bh_obj *)(uintptr_t)o;
+
+    if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return NULL;
+    (void)bh_arena_free(m->arena);
+    bh_free(m);
+    return NULL;
+}
+
+const void *bh_obj_struct(const struct bh_obj *o)
+{
+    struct bh_obj *m = (struct bh_obj *)(uintptr_t)o;
+    void *have = __atomic_load_n(&m->decoded, __ATOMIC_ACQUIRE), *made = NULL;
+    struct bh_arena *a;
+
+    if (have)
+        return have;
+    a = bh_arena_new(0);
+    if (bh_kind_decode_json(o->kind, o->json, a, &made, NULL, NULL) < 0)
+        made = bh_arena_alloc(
+            a, o->kind->type->size); /* bytes that are not of this kind: as if all were absent */
+    if (!__atomic_compare_exchange_n(&m->decoded, &have, made, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        (void)bh_arena_free(a);
+        return have;
+    }
+    m->arena = a;
+    return made;
+}
+
+struct bh_str bh_obj_key(const struct bh_obj *o, char *buf, size_t n)
+{
+    int len = o->ns.n > 0 ? snprintf(buf, n, "%.*s/%.*s", BH_SF(o->ns), BH_SF(o->name))
+                          : snprintf(buf, n, "%.*s", BH_SF(o->name));
+
+    return (struct bh_str){buf, len < 0 ? 0 : (size_t)len < n ? (size_t)len : n - 1};
+}

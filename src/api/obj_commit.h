@@ -1,0 +1,20 @@
+/* Objects on their way through the commit pipeline: made before their version is known.
+ *
+ * A pending object has rv 0 and the hole in its JSON. It must not be shown to anybody who keeps it;
+ * bh_obj_assign() turns it into the committed object in place, without copying the JSON.
+ */
+#ifndef BH_API_OBJ_COMMIT_H
+#define BH_API_OBJ_COMMIT_H
+
+#include "api/obj.h"
+
+struct bh_meta_v1_object_meta;
+
+/* json holds BH_OBJ_RV_HOLE as metadata.resourceVersion, meta is the metadata it was encoded from.
+ * Both are copied. One reference is the caller's. */
+struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json,
+                                  const struct bh_meta_v1_object_meta *meta);
+/* Puts the number in. The caller knows that nobody else uses the object at this moment. rv > 0. */
+void bh_obj_assign(struct bh_obj *o, uint64_t rv);
+
+#endif

@@ -1,0 +1,255 @@
+/* Accepting, batching, publishing, and rolling back. */
+#include "apiserver/pipeline.h"
+
+#include "api/obj_commit.h"
+#include "base/arena.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "net/loop.h"
+
+#include <string.h>
+
+struct op {
+    struct op *next;
+    enum bh_store_op op;
+    struct bh_wc_res *res;
+    struct bh_obj *obj;
+    bh_pipeline_done done;
+    void *arg;
+    size_t key_n;
+    char key[];
+};
+
+struct bh_pipeline {
+    struct bh_loop *loop;
+    struct bh_store *store;
+    struct bh_wc *wc;
+    struct op *first, **last; /* accepted, not yet given to the store */
+    size_t waiting;           /* those, and those in the batch */
+    struct op *batch;         /* given to the store */
+    size_t batch_n;
+    struct bh_store_write writes[BH_COMMIT_BATCH_MAX];
+    struct bh_map head; /* key -> newest struct op of what is not published */
+    bool scheduled;     /* start() is deferred */
+    bool freed;         /* a commit is still under way: the memory goes when it ends */
+    char trouble[BH_ERR_MSG_MAX];
+};
+
+static struct bh_str op_key(const struct op *o)
+{
+    return (struct bh_str){o->key, o->key_n};
+}
+
+static void op_free(struct op *o)
+{
+    (void)bh_obj_unref(o->obj);
+    bh_free(o);
+}
+
+struct bh_pipeline *bh_pipeline_new(struct bh_loop *l, struct bh_store *store, struct bh_wc *wc)
+{
+    struct bh_pipeline *p = bh_calloc(1, sizeof(*p));
+
+    p->loop = l;
+    p->store = store;
+    p->wc = wc;
+    p->last = &p->first;
+    return p;
+}
+
+static void destroy(struct bh_pipeline *p)
+{
+    bh_map_done(&p->head);
+    bh_free(p);
+}
+
+static void drop_list(struct op *o)
+{
+    while (o) {
+        struct op *next = o->next;
+
+        op_free(o);
+        o = next;
+    }
+}
+
+struct bh_pipeline *bh_pipeline_free(struct bh_pipeline *p)
+{
+    if (!p)
+        return NULL;
+    drop_list(p->first);
+    p->first = NULL;
+    p->last = &p->first;
+    p->freed = true;
+    if (!p->batch && !p->scheduled)
+        destroy(p);
+    return NULL;
+}
+
+struct bh_obj *bh_pipeline_head(const struct bh_pipeline *p, const struct bh_wc_res *res,
+                                struct bh_str key)
+{
+    const struct op *o = bh_map_get(&p->head, key);
+
+    if (o)
+        return o->op == BH_STORE_DELETE ? NULL : o->obj;
+    return bh_wc_get(res, key);
+}
+
+size_t bh_pipeline_waiting(const struct bh_pipeline *p)
+{
+    return p->waiting;
+}
+
+const char *bh_pipeline_trouble(const struct bh_pipeline *p)
+{
+    return p->trouble[0] ? p->trouble : NULL;
+}
+
+static void start(void *arg);
+
+static void schedule(struct bh_pipeline *p)
+{
+    if (p->scheduled || p->batch || !p->first)
+        return;
+    /* Deferred to the end of the loop's round, so that all requests that arrived together share one
+     * commit. */
+    p->scheduled = true;
+    bh_loop_defer(p->loop, start, p);
+}
+
+int bh_pipeline_submit(struct bh_pipeline *p, enum bh_store_op op, struct bh_wc_res *res,
+                       struct bh_str key, struct bh_obj *obj, bh_pipeline_done done, void *arg,
+                       struct bh_err *err)
+{
+    struct op *o;
+
+    if (p->waiting >= BH_COMMIT_QUEUE_MAX) {
+        (void)bh_obj_unref(obj);
+        return bh_err_set(err, BH_E_BUSY,
+                          "too many writes wait for the store (%zu), please try again later",
+                          p->waiting);
+    }
+    o = bh_calloc(1, sizeof(*o) + key.n + 1);
+    o->op = op;
+    o->res = res;
+    o->obj = obj;
+    o->done = done;
+    o->arg = arg;
+    o->key_n = key.n;
+    memcpy(o->key, key.p, key.n);
+    *p->last = o;
+    p->last = &o->next;
+    p->waiting++;
+    (void)bh_map_put(&p->head, op_key(o), o);
+    schedule(p);
+    return 0;
+}
+
+static void forget_head(struct bh_pipeline *p, const struct op *o)
+{
+    if (bh_map_get(&p->head, op_key(o)) == o)
+        (void)bh_map_del(&p->head, op_key(o));
+}
+
+static void publish_batch(struct bh_pipeline *p, struct op *batch)
+{
+    size_t i = 0;
+
+    /* Everything is shown before anybody is answered: an answer may make its reader ask for any of
+     * it. */
+    for (struct op *o = batch; o; o = o->next, i++) {
+        bh_obj_assign(o->obj, p->writes[i].rev);
+        forget_head(p, o);
+        bh_wc_publish(o->res, op_key(o), o->op == BH_STORE_DELETE, o->obj);
+    }
+    while (batch) {
+        struct op *o = batch;
+
+        batch = o->next;
+        p->waiting--;
+        if (o->done && !p->freed)
+            o->done(o->arg, o->obj, NULL);
+        op_free(o);
+    }
+}
+
+static void fail_all(struct bh_pipeline *p, struct op *list, const struct bh_err *err)
+{
+    while (list) {
+        struct op *o = list;
+
+        list = o->next;
+        p->waiting--;
+        if (o->done && !p->freed)
+            o->done(o->arg, NULL, err);
+        op_free(o);
+    }
+}
+
+static void committed(void *arg, const struct bh_err *err)
+{
+    struct bh_pipeline *p = arg;
+    struct op *batch = p->batch;
+
+    p->batch = NULL;
+    if (p->freed) {
+        drop_list(batch);
+        destroy(p);
+        return;
+    }
+    if (!err) {
+        if (p->trouble[0])
+            bh_log(BH_INFO, "the store works again");
+        p->trouble[0] = '\0';
+        publish_batch(p, batch);
+    } else {
+        struct op *queued = p->first;
+        struct bh_err told = {.code = BH_E_IO};
+
+        bh_log(BH_ERROR, "commit failed, nothing of it is stored", BH_CSTR("error", err->msg),
+               BH_I64("writes", p->waiting));
+        (void)bh_err_set(&told, BH_E_IO, "the write could not be made durable and was undone: %s",
+                         err->msg);
+        memcpy(p->trouble, told.msg, sizeof(p->trouble));
+        p->first = NULL;
+        p->last = &p->first;
+        bh_map_done(&p->head);
+        memset(&p->head, 0, sizeof(p->head));
+        fail_all(p, batch, &told);
+        fail_all(p, queued, &told);
+    }
+    if (p->freed) {
+        destroy(p);
+        return;
+    }
+    schedule(p);
+}
+
+static void start(void *arg)
+{
+    struct bh_pipeline *p = arg;
+    struct op *o;
+
+    p->scheduled = false;
+    if (p->freed) {
+        destroy(p);
+        return;
+    }
+    if (p->batch || !p->first)
+        return;
+    p->batch = p->first;
+    p->batch_n = 0;
+    for (o = p->first; o && p->batch_n < BH_COMMIT_BATCH_MAX; o = o->next) {
+        p->writes[p->batch_n++] =
+            (struct bh_store_write){.op = o->op, .key = op_key(o), .value = o->obj->json};
+        p->first = o->next;
+        if (p->batch_n == BH_COMMIT_BATCH_MAX || !o->next) {
+            o->next = NULL;
+            break;
+        }
+    }
+    if (!p->first)
+        p->last = &p->first;
+    bh_store_commit(p->store, p->writes, p->batch_n, committed, p);
+}
