@@ -8,7 +8,10 @@
 #include "base/limits.h"
 #include "net/http.h"
 
-struct bh_loop *bh_client_loop(const struct bh_client *c) { return c->loop; }
+struct bh_loop *bh_client_loop(const struct bh_client *c)
+{
+    return c->loop;
+}
 
 struct bh_client *bh_client_free(struct bh_client *c)
 {
@@ -17,7 +20,8 @@ struct bh_client *bh_client_free(struct bh_client *c)
     return NULL;
 }
 
-uint64_t bh_client_call(struct bh_client *c, const struct bh_client_req *req, bh_client_fn fn, void *arg)
+uint64_t bh_client_call(struct bh_client *c, const struct bh_client_req *req, bh_client_fn fn,
+                        void *arg)
 {
     uint64_t id = ++c->next_id;
 
@@ -43,21 +47,23 @@ void bh_client_cancel(struct bh_client *c, uint64_t id)
 
 const char *bh_client_method(enum bh_client_verb v)
 {
-    static const char *const names[] = {"GET", "GET", "POST", "PUT", "PATCH", "DELETE", "DELETE", "GET"};
+    static const char *const names[] = {"GET",   "GET",    "POST",   "PUT",
+                                        "PATCH", "DELETE", "DELETE", "GET"};
 
     return names[v];
 }
 
 const char *bh_client_patch_media(enum bh_patch_type t)
 {
-    static const char *const names[] = {"application/json", "application/json-patch+json",
-                                        "application/merge-patch+json", "application/strategic-merge-patch+json",
-                                        "application/apply-patch+yaml"};
+    static const char *const names[] = {
+        "application/json", "application/json-patch+json", "application/merge-patch+json",
+        "application/strategic-merge-patch+json", "application/apply-patch+yaml"};
 
     return names[t];
 }
 
-static void url_option(struct bh_buf *out, struct bh_arena *a, char *sep, const char *key, struct bh_str value)
+static void url_option(struct bh_buf *out, struct bh_arena *a, char *sep, const char *key,
+                       struct bh_str value)
 {
     bh_buf_addc(out, *sep);
     bh_buf_addz(out, key);
@@ -81,7 +87,8 @@ void bh_client_url(struct bh_buf *out, const struct bh_client_req *req, uint64_t
     if (req->subresource.n)
         bh_buf_addf(out, "/%.*s", BH_SF(req->subresource));
     if (req->verb == BH_VERB_WATCH)
-        bh_buf_addf(out, "%cwatch=true&resourceVersion=%llu", sep, (unsigned long long)watch_rv), sep = '&';
+        bh_buf_addf(out, "%cwatch=true&resourceVersion=%llu", sep, (unsigned long long)watch_rv),
+            sep = '&';
     if (req->label_selector.n)
         url_option(out, a, &sep, "labelSelector", req->label_selector);
     if (req->field_selector.n)
@@ -109,7 +116,8 @@ static enum bh_code code_of_reason(struct bh_str reason, int status)
     return code_of_http(status);
 }
 
-void bh_client_status(struct bh_arena *a, int http_status, struct bh_str body, struct bh_client_res *res)
+void bh_client_status(struct bh_arena *a, int http_status, struct bh_str body,
+                      struct bh_client_res *res)
 {
     struct bh_meta_v1_status *st = bh_new(a, struct bh_meta_v1_status);
     struct bh_err ignored = {0};
@@ -120,12 +128,12 @@ void bh_client_status(struct bh_arena *a, int http_status, struct bh_str body, s
         return;
     }
     res->reason = st->reason;
-    (void)bh_err_set(&res->err, code_of_reason(st->reason, st->code ? st->code : http_status), "%.*s",
-                     BH_SF(st->message));
+    (void)bh_err_set(&res->err, code_of_reason(st->reason, st->code ? st->code : http_status),
+                     "%.*s", BH_SF(st->message));
 }
 
-uint64_t bh_client_create(struct bh_client *c, const struct bh_kind *k, struct bh_str ns, const void *msg,
-                          bh_client_fn fn, void *arg)
+uint64_t bh_client_create(struct bh_client *c, const struct bh_kind *k, struct bh_str ns,
+                          const void *msg, bh_client_fn fn, void *arg)
 {
     BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
     struct bh_client_req req = {.verb = BH_VERB_CREATE, .kind = k, .ns = ns};
@@ -135,12 +143,13 @@ uint64_t bh_client_create(struct bh_client *c, const struct bh_kind *k, struct b
     return bh_client_call(c, &req, fn, arg);
 }
 
-uint64_t bh_client_update(struct bh_client *c, const struct bh_kind *k, const void *msg, const char *sub,
-                          bh_client_fn fn, void *arg)
+uint64_t bh_client_update(struct bh_client *c, const struct bh_kind *k, const void *msg,
+                          const char *sub, bh_client_fn fn, void *arg)
 {
     BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
     const struct bh_meta_v1_object_meta *m = (const void *)((const char *)msg + k->meta_off);
-    struct bh_client_req req = {.verb = BH_VERB_UPDATE, .kind = k, .ns = m->namespace_, .name = m->name};
+    struct bh_client_req req = {
+        .verb = BH_VERB_UPDATE, .kind = k, .ns = m->namespace, .name = m->name};
 
     bh_kind_encode_json(k, msg, &b);
     req.body = bh_buf_str(&b);
@@ -148,8 +157,9 @@ uint64_t bh_client_update(struct bh_client *c, const struct bh_kind *k, const vo
     return bh_client_call(c, &req, fn, arg);
 }
 
-uint64_t bh_client_patch(struct bh_client *c, const struct bh_kind *k, struct bh_str ns, struct bh_str name,
-                         const char *sub, enum bh_patch_type type, struct bh_str body, bh_client_fn fn, void *arg)
+uint64_t bh_client_patch(struct bh_client *c, const struct bh_kind *k, struct bh_str ns,
+                         struct bh_str name, const char *sub, enum bh_patch_type type,
+                         struct bh_str body, bh_client_fn fn, void *arg)
 {
     struct bh_client_req req = {.verb = BH_VERB_PATCH,
                                 .kind = k,
@@ -162,8 +172,9 @@ uint64_t bh_client_patch(struct bh_client *c, const struct bh_kind *k, struct bh
     return bh_client_call(c, &req, fn, arg);
 }
 
-uint64_t bh_client_delete(struct bh_client *c, const struct bh_kind *k, struct bh_str ns, struct bh_str name,
-                          struct bh_str uid, int64_t grace_s, bh_client_fn fn, void *arg)
+uint64_t bh_client_delete(struct bh_client *c, const struct bh_kind *k, struct bh_str ns,
+                          struct bh_str name, struct bh_str uid, int64_t grace_s, bh_client_fn fn,
+                          void *arg)
 {
     BH_AUTO_BUF b = {.max = 4096};
     struct bh_client_req req = {.verb = BH_VERB_DELETE, .kind = k, .ns = ns, .name = name};

@@ -1,7 +1,8 @@
 /* One interface to the API: in process, or over HTTPS. Components cannot tell which they hold.
  *
- * All calls are asynchronous and all callbacks run on the client's loop, never inside the call itself. In process, the
- * objects handed out are the watch cache's own; over the network they are decoded once and shared the same way.
+ * All calls are asynchronous and all callbacks run on the client's loop, never inside the call
+ * itself. In process, the objects handed out are the watch cache's own; over the network they are
+ * decoded once and shared the same way.
  */
 #ifndef BH_CLIENT_CLIENT_H
 #define BH_CLIENT_CLIENT_H
@@ -15,12 +16,15 @@ struct bh_kind;
 struct bh_apiserver;
 
 /* In process: requests enter the server's handler chain after authentication, as this user. */
-struct bh_client *bh_client_new_inproc(struct bh_loop *l, struct bh_apiserver *srv, struct bh_str user,
-                                       const struct bh_str *groups, size_t groups_n, const char *user_agent);
-/* Over HTTPS with a kubeconfig file (server, certificate-authority[-data], client-certificate[-data] and key, token). */
-struct bh_client *bh_client_new_kubeconfig(struct bh_loop *l, const char *path, const char *user_agent,
-                                           struct bh_err *err);
-struct bh_client *bh_client_free(struct bh_client *c); /* cancels what is under way: no callback runs afterwards */
+struct bh_client *bh_client_new_inproc(struct bh_loop *l, struct bh_apiserver *srv,
+                                       struct bh_str user, const struct bh_str *groups,
+                                       size_t groups_n, const char *user_agent);
+/* Over HTTPS with a kubeconfig file (server, certificate-authority[-data],
+ * client-certificate[-data] and key, token). */
+struct bh_client *bh_client_new_kubeconfig(struct bh_loop *l, const char *path,
+                                           const char *user_agent, struct bh_err *err);
+struct bh_client *
+bh_client_free(struct bh_client *c); /* cancels what is under way: no callback runs afterwards */
 struct bh_loop *bh_client_loop(const struct bh_client *c);
 
 enum bh_client_verb {
@@ -33,51 +37,67 @@ enum bh_client_verb {
     BH_VERB_DELETE_COLLECTION,
     BH_VERB_WATCH
 };
-enum bh_patch_type { BH_PATCH_NONE, BH_PATCH_JSON, BH_PATCH_MERGE, BH_PATCH_STRATEGIC, BH_PATCH_APPLY };
+enum bh_patch_type {
+    BH_PATCH_NONE,
+    BH_PATCH_JSON,
+    BH_PATCH_MERGE,
+    BH_PATCH_STRATEGIC,
+    BH_PATCH_APPLY
+};
 
 struct bh_client_req {
     enum bh_client_verb verb;
     const struct bh_kind *kind;
-    struct bh_str ns, name;     /* empty: cluster scoped or all namespaces; no name for create and list */
-    struct bh_str subresource;  /* "status", "binding", "eviction" or empty */
+    struct bh_str ns,
+        name; /* empty: cluster scoped or all namespaces; no name for create and list */
+    struct bh_str subresource; /* "status", "binding", "eviction" or empty */
     struct bh_str label_selector, field_selector;
-    struct bh_str query;        /* more query options, encoded: "propagationPolicy=Background&dryRun=All" */
+    struct bh_str
+        query; /* more query options, encoded: "propagationPolicy=Background&dryRun=All" */
     enum bh_patch_type patch;
-    struct bh_str body;         /* JSON; copied before the call returns. For delete: DeleteOptions, or empty */
-    int timeout_ms;             /* 0: 30 s */
+    struct bh_str
+        body;       /* JSON; copied before the call returns. For delete: DeleteOptions, or empty */
+    int timeout_ms; /* 0: 30 s */
 };
 
 /* What came back. Valid during the callback; take references or copies of what is kept. */
 struct bh_client_res {
-    int status;            /* HTTP status; 0 when no answer came (then err.code is UNAVAILABLE, TIMEOUT or PROTO) */
+    int status; /* HTTP status; 0 when no answer came (then err.code is UNAVAILABLE, TIMEOUT or
+                   PROTO) */
     struct bh_err err;     /* code BH_OK on 2xx; otherwise from the Status: code, and its message */
     struct bh_str reason;  /* Status.reason */
     struct bh_obj *obj;    /* the object, when one object of the request's kind came back */
     struct bh_obj **items; /* list: the objects */
     size_t items_n;
     uint64_t list_rv;
-    struct bh_str body;    /* raw body; empty in process when obj or items say it all */
+    struct bh_str body; /* raw body; empty in process when obj or items say it all */
 };
 typedef void (*bh_client_fn)(void *arg, const struct bh_client_res *res);
 
-/* fn may be NULL (fire and forget; failures are logged at debug). The returned id cancels (0 is never returned). */
-uint64_t bh_client_call(struct bh_client *c, const struct bh_client_req *req, bh_client_fn fn, void *arg);
-void bh_client_cancel(struct bh_client *c, uint64_t id); /* fn will not run; unknown ids are ignored */
+/* fn may be NULL (fire and forget; failures are logged at debug). The returned id cancels (0 is
+ * never returned). */
+uint64_t bh_client_call(struct bh_client *c, const struct bh_client_req *req, bh_client_fn fn,
+                        void *arg);
+void bh_client_cancel(struct bh_client *c,
+                      uint64_t id); /* fn will not run; unknown ids are ignored */
 
 /* Short forms. msg is the kind's generated struct; it is encoded before the call returns. */
-uint64_t bh_client_create(struct bh_client *c, const struct bh_kind *k, struct bh_str ns, const void *msg,
-                          bh_client_fn fn, void *arg);
+uint64_t bh_client_create(struct bh_client *c, const struct bh_kind *k, struct bh_str ns,
+                          const void *msg, bh_client_fn fn, void *arg);
 /* PUT; sub "" or "status". Namespace, name and resourceVersion come from msg's metadata. */
-uint64_t bh_client_update(struct bh_client *c, const struct bh_kind *k, const void *msg, const char *sub,
-                          bh_client_fn fn, void *arg);
-uint64_t bh_client_patch(struct bh_client *c, const struct bh_kind *k, struct bh_str ns, struct bh_str name,
-                         const char *sub, enum bh_patch_type type, struct bh_str body, bh_client_fn fn, void *arg);
+uint64_t bh_client_update(struct bh_client *c, const struct bh_kind *k, const void *msg,
+                          const char *sub, bh_client_fn fn, void *arg);
+uint64_t bh_client_patch(struct bh_client *c, const struct bh_kind *k, struct bh_str ns,
+                         struct bh_str name, const char *sub, enum bh_patch_type type,
+                         struct bh_str body, bh_client_fn fn, void *arg);
 /* uid empty: no precondition. grace_s < 0: the object's default. */
-uint64_t bh_client_delete(struct bh_client *c, const struct bh_kind *k, struct bh_str ns, struct bh_str name,
-                          struct bh_str uid, int64_t grace_s, bh_client_fn fn, void *arg);
+uint64_t bh_client_delete(struct bh_client *c, const struct bh_kind *k, struct bh_str ns,
+                          struct bh_str name, struct bh_str uid, int64_t grace_s, bh_client_fn fn,
+                          void *arg);
 
-/* An informer keeps a local set of objects equal to the server's: list, watch, resume, relist when expired, back-off when the
- * server is away. Handlers run on the loop in event order. obj arguments are borrowed: reference what is kept. */
+/* An informer keeps a local set of objects equal to the server's: list, watch, resume, relist when
+ * expired, back-off when the server is away. Handlers run on the loop in event order. obj arguments
+ * are borrowed: reference what is kept. */
 struct bh_informer;
 struct bh_informer_ops {
     void (*added)(void *arg, struct bh_obj *obj);
@@ -90,24 +110,28 @@ struct bh_informer *bh_informer_new(struct bh_client *c, const struct bh_kind *k
                                     const struct bh_informer_ops *ops, void *arg);
 struct bh_informer *bh_informer_free(struct bh_informer *i);
 bool bh_informer_synced(const struct bh_informer *i);
-struct bh_obj *bh_informer_get(const struct bh_informer *i, struct bh_str ns, struct bh_str name); /* borrowed or NULL */
+struct bh_obj *bh_informer_get(const struct bh_informer *i, struct bh_str ns,
+                               struct bh_str name); /* borrowed or NULL */
 size_t bh_informer_count(const struct bh_informer *i);
-/* for (size_t it = 0; (o = bh_informer_next(i, &it));) in unspecified order; the set must not change meanwhile. */
+/* for (size_t it = 0; (o = bh_informer_next(i, &it));) in unspecified order; the set must not
+ * change meanwhile. */
 struct bh_obj *bh_informer_next(const struct bh_informer *i, size_t *it);
 
-/* Events (core/v1, aggregated by a count as upstream does): type "Normal" or "Warning". Bounded: at most 25 in a burst per
- * object, then one each 5 minutes; the message is cut at 1,024 bytes. regarding is borrowed. */
+/* Events (core/v1, aggregated by a count as upstream does): type "Normal" or "Warning". Bounded: at
+ * most 25 in a burst per object, then one each 5 minutes; the message is cut at 1,024 bytes.
+ * regarding is borrowed. */
 struct bh_recorder;
 struct bh_recorder *bh_recorder_new(struct bh_client *c, const char *component, const char *host);
 struct bh_recorder *bh_recorder_free(struct bh_recorder *r);
-void bh_event(struct bh_recorder *r, const struct bh_obj *regarding, const char *type, const char *reason,
-              const char *fmt, ...) BH_PRINTF(5, 6);
+void bh_event(struct bh_recorder *r, const struct bh_obj *regarding, const char *type,
+              const char *reason, const char *fmt, ...) BH_PRINTF(5, 6);
 
-/* Leader election through a Lease (15 s, renewed after 10 s, retried each 2 s as upstream). started and stopped run on the
- * loop; after stopped the component must not write. */
+/* Leader election through a Lease (15 s, renewed after 10 s, retried each 2 s as upstream). started
+ * and stopped run on the loop; after stopped the component must not write. */
 struct bh_leader;
-struct bh_leader *bh_leader_new(struct bh_client *c, struct bh_str ns, struct bh_str lease, struct bh_str identity,
-                                void (*started)(void *arg), void (*stopped)(void *arg), void *arg);
+struct bh_leader *bh_leader_new(struct bh_client *c, struct bh_str ns, struct bh_str lease,
+                                struct bh_str identity, void (*started)(void *arg),
+                                void (*stopped)(void *arg), void *arg);
 struct bh_leader *bh_leader_free(struct bh_leader *l); /* gives the lease back */
 
 #endif

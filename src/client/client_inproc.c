@@ -1,15 +1,15 @@
 /* The in-process client: requests enter the API server's handler chain after authentication.
  *
- * A call is copied and started from the loop's defer queue, so that no callback ever runs inside the call that asked for
- * it. Objects that come back are the watch cache's own blocks.
+ * A call is copied and started from the loop's defer queue, so that no callback ever runs inside
+ * the call that asked for it. Objects that come back are the watch cache's own blocks.
  */
 #include <stdio.h>
 
 #include "apiserver/apiserver.h"
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/list.h"
 #include "base/limits.h"
+#include "base/list.h"
 #include "client/client_int.h"
 
 #define INPROC_TIMEOUT_MS 30000
@@ -20,8 +20,8 @@ struct inproc {
     struct bh_arena *arena;
     struct bh_user user;
     struct bh_link calls;
-    bool freed;        /* waits for deferred starts */
-    size_t unstarted;  /* calls in the defer queue */
+    bool freed;       /* waits for deferred starts */
+    size_t unstarted; /* calls in the defer queue */
 };
 
 struct inproc_call {
@@ -49,7 +49,10 @@ static void call_free(struct inproc_call *k)
 }
 
 /* Every entry from the server or the loop is bracketed by these two. */
-static void call_enter(struct inproc_call *k) { k->busy++; }
+static void call_enter(struct inproc_call *k)
+{
+    k->busy++;
+}
 
 static void call_leave(struct inproc_call *k)
 {
@@ -85,7 +88,8 @@ static void inproc_answer(void *arg, const struct bh_api_response *r)
     call_leave(k);
 }
 
-static void inproc_watch_open(void *arg, struct bh_str type, const struct bh_api_header *h, size_t n)
+static void inproc_watch_open(void *arg, struct bh_str type, const struct bh_api_header *h,
+                              size_t n)
 {
     (void)arg, (void)type, (void)h, (void)n;
 }
@@ -93,12 +97,14 @@ static void inproc_watch_open(void *arg, struct bh_str type, const struct bh_api
 static bool inproc_event(void *arg, const struct bh_api_event *ev)
 {
     struct inproc_call *k = arg;
-    static const enum bh_cw_type types[] = {BH_CW_ADDED, BH_CW_MODIFIED, BH_CW_DELETED, BH_CW_BOOKMARK};
+    static const enum bh_cw_type types[] = {BH_CW_ADDED, BH_CW_MODIFIED, BH_CW_DELETED,
+                                            BH_CW_BOOKMARK};
 
     if (k->done)
         return false;
     if (ev->type == BH_WATCH_ERROR) {
-        (void)bh_err_set(&k->watch_err, ev->code ? ev->code : BH_E_INTERNAL, "%.*s", BH_SF(ev->message));
+        (void)bh_err_set(&k->watch_err, ev->code ? ev->code : BH_E_INTERNAL, "%.*s",
+                         BH_SF(ev->message));
         return true;
     }
     call_enter(k);
@@ -121,7 +127,8 @@ static void inproc_watch_end(void *arg)
     call_leave(k);
 }
 
-static const struct bh_api_sink inproc_sink = {NULL, inproc_answer, inproc_watch_open, inproc_event, inproc_watch_end};
+static const struct bh_api_sink inproc_sink = {NULL, inproc_answer, inproc_watch_open, inproc_event,
+                                               inproc_watch_end};
 
 static void inproc_timeout(void *arg)
 {
@@ -164,13 +171,14 @@ static void inproc_start(void *arg)
     call_enter(k);
     id = bh_apiserver_handle(c->srv, &k->rq, &sink);
     if (k->done && id)
-        bh_apiserver_cancel(c->srv, id); /* cancelled from within: the server did not know the id yet */
+        bh_apiserver_cancel(c->srv,
+                            id); /* cancelled from within: the server did not know the id yet */
     k->srv_id = id;
     call_leave(k);
 }
 
-static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id, const struct bh_client_req *req,
-                                           uint64_t watch_rv)
+static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id,
+                                           const struct bh_client_req *req, uint64_t watch_rv)
 {
     struct inproc_call *k = bh_calloc(1, sizeof(*k));
     BH_AUTO_BUF url = {.max = BH_URL_BYTES_MAX};
@@ -199,8 +207,8 @@ static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id, const 
     return k;
 }
 
-static void inproc_call(struct bh_client *base, uint64_t id, const struct bh_client_req *req, bh_client_fn fn,
-                        void *arg)
+static void inproc_call(struct bh_client *base, uint64_t id, const struct bh_client_req *req,
+                        bh_client_fn fn, void *arg)
 {
     struct inproc_call *k = inproc_new_call((struct inproc *)base, id, req, 0);
 
@@ -209,8 +217,8 @@ static void inproc_call(struct bh_client *base, uint64_t id, const struct bh_cli
     bh_timer_start(&k->timeout, req->timeout_ms ? req->timeout_ms : INPROC_TIMEOUT_MS);
 }
 
-static void inproc_watch(struct bh_client *base, uint64_t id, const struct bh_client_req *req, uint64_t rv,
-                         const struct bh_watch_handler *h)
+static void inproc_watch(struct bh_client *base, uint64_t id, const struct bh_client_req *req,
+                         uint64_t rv, const struct bh_watch_handler *h)
 {
     inproc_new_call((struct inproc *)base, id, req, rv)->watch = *h;
 }
@@ -251,10 +259,12 @@ static void inproc_free(struct bh_client *base)
     inproc_gone(c);
 }
 
-static const struct bh_client_vtable inproc_vt = {inproc_call, inproc_watch, inproc_cancel, inproc_free};
+static const struct bh_client_vtable inproc_vt = {inproc_call, inproc_watch, inproc_cancel,
+                                                  inproc_free};
 
-struct bh_client *bh_client_new_inproc(struct bh_loop *l, struct bh_apiserver *srv, struct bh_str user,
-                                       const struct bh_str *groups, size_t groups_n, const char *user_agent)
+struct bh_client *bh_client_new_inproc(struct bh_loop *l, struct bh_apiserver *srv,
+                                       struct bh_str user, const struct bh_str *groups,
+                                       size_t groups_n, const char *user_agent)
 {
     struct inproc *c = bh_calloc(1, sizeof(*c));
 

@@ -9,13 +9,17 @@ enum bh_cw_type { BH_CW_ADDED, BH_CW_MODIFIED, BH_CW_DELETED, BH_CW_BOOKMARK };
 
 /* A watch ends exactly once, with ended; nothing comes after it, and nothing after a cancel. */
 struct bh_watch_handler {
-    void (*event)(void *arg, enum bh_cw_type type, struct bh_obj *obj, uint64_t rv); /* bookmark: obj is NULL */
-    void (*ended)(void *arg, const struct bh_err *err); /* code BH_OK: the server closed it in order; GONE: list again */
+    void (*event)(void *arg, enum bh_cw_type type, struct bh_obj *obj,
+                  uint64_t rv); /* bookmark: obj is NULL */
+    void (*ended)(
+        void *arg,
+        const struct bh_err *err); /* code BH_OK: the server closed it in order; GONE: list again */
     void *arg;
 };
 
 struct bh_client_vtable {
-    void (*call)(struct bh_client *c, uint64_t id, const struct bh_client_req *req, bh_client_fn fn, void *arg);
+    void (*call)(struct bh_client *c, uint64_t id, const struct bh_client_req *req, bh_client_fn fn,
+                 void *arg);
     void (*watch)(struct bh_client *c, uint64_t id, const struct bh_client_req *req, uint64_t rv,
                   const struct bh_watch_handler *h);
     void (*cancel)(struct bh_client *c, uint64_t id);
@@ -34,14 +38,16 @@ struct bh_client {
 uint64_t bh_client_watch(struct bh_client *c, const struct bh_client_req *req, uint64_t rv,
                          const struct bh_watch_handler *h);
 
-/* Path and query of a request: "/apis/G/V/namespaces/NS/RESOURCE/NAME/SUB?…" appended to out. watch_rv is used for
- * BH_VERB_WATCH only. */
+/* Path and query of a request: "/apis/G/V/namespaces/NS/RESOURCE/NAME/SUB?…" appended to out.
+ * watch_rv is used for BH_VERB_WATCH only. */
 struct bh_buf;
 void bh_client_url(struct bh_buf *out, const struct bh_client_req *req, uint64_t watch_rv);
 const char *bh_client_method(enum bh_client_verb v);
 const char *bh_client_patch_media(enum bh_patch_type t);
-/* Fills res->err and res->reason from the Status in body (any JSON; falls back to the HTTP status). The reason points into arena. */
+/* Fills res->err and res->reason from the Status in body (any JSON; falls back to the HTTP status).
+ * The reason points into arena. */
 struct bh_arena;
-void bh_client_status(struct bh_arena *a, int http_status, struct bh_str body, struct bh_client_res *res);
+void bh_client_status(struct bh_arena *a, int http_status, struct bh_str body,
+                      struct bh_client_res *res);
 
 #endif

@@ -1,18 +1,19 @@
 /* Informers: a local set of objects that follows the server's by list and watch.
  *
- * The state machine is: list -> watch from the list's version -> (ended) watch again from the last version seen ->
- * (Expired) list again. A list that follows an earlier one is delivered as the difference.
+ * The state machine is: list -> watch from the list's version -> (ended) watch again from the last
+ * version seen -> (Expired) list again. A list that follows an earlier one is delivered as the
+ * difference.
  */
+#include "api/types.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "client/client_int.h"
-#include "api/types.h"
 
 #define INFORMER_BACKOFF_MIN_MS 200
 #define INFORMER_BACKOFF_MAX_MS 10000
-#define INFORMER_KEY_MAX 320
+#define INFORMER_KEY_MAX        320
 
 struct bh_informer {
     struct bh_client *client;
@@ -71,10 +72,12 @@ static void informer_retry(struct bh_informer *i, bool relist)
         i->backoff_ms = INFORMER_BACKOFF_MAX_MS;
     /* Jitter keeps many informers from asking a server that came back all at once. */
     bh_timer_start(&i->retry,
-                   i->backoff_ms / 2 + (int64_t)(bh_loop_random(bh_client_loop(i->client)) % (uint64_t)i->backoff_ms));
+                   i->backoff_ms / 2 + (int64_t)(bh_loop_random(bh_client_loop(i->client)) %
+                                                 (uint64_t)i->backoff_ms));
 }
 
-/* Removes what the new list no longer holds. The keys are collected first: handlers may look into the set. */
+/* Removes what the new list no longer holds. The keys are collected first: handlers may look into
+ * the set. */
 static void informer_sweep(struct bh_informer *i, const struct bh_map *seen)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
@@ -100,7 +103,8 @@ static void informer_listed(void *arg, const struct bh_client_res *res)
 
     i->call = 0;
     if (res->err.code != BH_OK) {
-        bh_log(BH_DEBUG, "list failed, retrying", BH_STR("kind", i->kind->kind), BH_CSTR("error", res->err.msg));
+        bh_log(BH_DEBUG, "list failed, retrying", BH_STR("kind", i->kind->kind),
+               BH_CSTR("error", res->err.msg));
         informer_retry(i, true);
         return;
     }
@@ -175,10 +179,12 @@ static void informer_start(void *arg)
         i->call = bh_client_call(i->client, &req, informer_listed, i);
         return;
     }
-    /* A server ends a watch after five to ten minutes; a version that no event moved would be compacted meanwhile. */
+    /* A server ends a watch after five to ten minutes; a version that no event moved would be
+     * compacted meanwhile. */
     req.query = BH_S("allowWatchBookmarks=true");
-    i->call = bh_client_watch(i->client, &req, i->rv,
-                              &(struct bh_watch_handler){.event = informer_event, .ended = informer_ended, .arg = i});
+    i->call = bh_client_watch(
+        i->client, &req, i->rv,
+        &(struct bh_watch_handler){.event = informer_event, .ended = informer_ended, .arg = i});
 }
 
 struct bh_informer *bh_informer_new(struct bh_client *c, const struct bh_kind *k, struct bh_str ns,
@@ -219,7 +225,10 @@ struct bh_informer *bh_informer_free(struct bh_informer *i)
     return NULL;
 }
 
-bool bh_informer_synced(const struct bh_informer *i) { return i->synced; }
+bool bh_informer_synced(const struct bh_informer *i)
+{
+    return i->synced;
+}
 
 struct bh_obj *bh_informer_get(const struct bh_informer *i, struct bh_str ns, struct bh_str name)
 {
@@ -237,7 +246,10 @@ struct bh_obj *bh_informer_get(const struct bh_informer *i, struct bh_str ns, st
     return bh_map_get(&i->objs, (struct bh_str){buf, n});
 }
 
-size_t bh_informer_count(const struct bh_informer *i) { return i->objs.n; }
+size_t bh_informer_count(const struct bh_informer *i)
+{
+    return i->objs.n;
+}
 
 struct bh_obj *bh_informer_next(const struct bh_informer *i, size_t *it)
 {

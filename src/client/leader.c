@@ -1,6 +1,8 @@
-/* Leader election through a Lease, with upstream's numbers: 15 s of lease, renewal must succeed within 10 s, a try each 2 s.
+/* Leader election through a Lease, with upstream's numbers: 15 s of lease, renewal must succeed
+ * within 10 s, a try each 2 s.
  *
- * A holder is judged by our own clock: its lease counts from when we saw it change, not from the times it wrote.
+ * A holder is judged by our own clock: its lease counts from when we saw it change, not from the
+ * times it wrote.
  */
 #include "api/gen/coordination_v1.h"
 #include "api/types.h"
@@ -8,9 +10,9 @@
 #include "base/log.h"
 #include "client/client_int.h"
 
-#define LEASE_SECONDS 15
+#define LEASE_SECONDS     15
 #define RENEW_DEADLINE_NS ((int64_t)10 * 1000000000)
-#define RETRY_MS 2000
+#define RETRY_MS          2000
 
 struct bh_leader {
     struct bh_client *client;
@@ -22,9 +24,9 @@ struct bh_leader {
     struct bh_timer timer;
     uint64_t call;
     bool leading;
-    int64_t renewed_ns;       /* monotonic: our last successful write */
-    int64_t seen_ns;          /* monotonic: when the record below was first seen */
-    struct bh_obj *seen;      /* the lease as last read, or NULL */
+    int64_t renewed_ns;  /* monotonic: our last successful write */
+    int64_t seen_ns;     /* monotonic: when the record below was first seen */
+    struct bh_obj *seen; /* the lease as last read, or NULL */
 };
 
 static void leader_try(void *arg);
@@ -81,7 +83,7 @@ static void leader_write(struct bh_leader *l, const struct bh_coordination_v1_le
     if (old)
         lease = *old; /* shallow: only encoded, never kept */
     lease.metadata.name = l->lease;
-    lease.metadata.namespace_ = l->ns;
+    lease.metadata.namespace = l->ns;
     lease.spec.holder_identity = l->identity;
     lease.spec.has_holder_identity = true;
     lease.spec.lease_duration_seconds = LEASE_SECONDS;
@@ -92,8 +94,10 @@ static void leader_write(struct bh_leader *l, const struct bh_coordination_v1_le
         lease.spec.lease_transitions = old ? old->spec.lease_transitions + 1 : 0;
         lease.spec.has_lease_transitions = true;
     }
-    l->call = old ? bh_client_update(l->client, &bh_coordination_v1_lease_kind, &lease, "", leader_written, l)
-                  : bh_client_create(l->client, &bh_coordination_v1_lease_kind, l->ns, &lease, leader_written, l);
+    l->call = old ? bh_client_update(l->client, &bh_coordination_v1_lease_kind, &lease, "",
+                                     leader_written, l)
+                  : bh_client_create(l->client, &bh_coordination_v1_lease_kind, l->ns, &lease,
+                                     leader_written, l);
 }
 
 static void leader_read(void *arg, const struct bh_client_res *res)
@@ -137,8 +141,9 @@ static void leader_try(void *arg)
     l->call = bh_client_call(l->client, &req, leader_read, l);
 }
 
-struct bh_leader *bh_leader_new(struct bh_client *c, struct bh_str ns, struct bh_str lease, struct bh_str identity,
-                                void (*started)(void *arg), void (*stopped)(void *arg), void *arg)
+struct bh_leader *bh_leader_new(struct bh_client *c, struct bh_str ns, struct bh_str lease,
+                                struct bh_str identity, void (*started)(void *arg),
+                                void (*stopped)(void *arg), void *arg)
 {
     struct bh_leader *l = bh_calloc(1, sizeof(*l));
 
@@ -162,7 +167,8 @@ struct bh_leader *bh_leader_free(struct bh_leader *l)
     bh_client_cancel(l->client, l->call);
     bh_timer_stop(&l->timer);
     if (l->leading && l->seen) {
-        struct bh_coordination_v1_lease lease = *(const struct bh_coordination_v1_lease *)bh_obj_struct(l->seen);
+        struct bh_coordination_v1_lease lease =
+            *(const struct bh_coordination_v1_lease *)bh_obj_struct(l->seen);
 
         lease.spec.holder_identity = (struct bh_str){"", 0};
         lease.spec.lease_duration_seconds = 1;

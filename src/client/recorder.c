@@ -1,7 +1,8 @@
 /* Events: what happened to an object, counted when it repeats and limited when it floods.
  *
- * The same (object, type, reason, message) within the memory of the recorder raises the count of the event it made; each
- * object has a bucket of 25 events that fills by one each five minutes, as upstream's client does.
+ * The same (object, type, reason, message) within the memory of the recorder raises the count of
+ * the event it made; each object has a bucket of 25 events that fills by one each five minutes, as
+ * upstream's client does.
  */
 #include "api/gen/core_v1.h"
 #include "api/types.h"
@@ -11,10 +12,11 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "client/client_int.h"
+#include "data/time_fmt.h"
 
-#define RECORDER_BURST 25
+#define RECORDER_BURST     25
 #define RECORDER_REFILL_NS ((int64_t)300 * 1000000000)
-#define RECORDER_KEYS_MAX 4096
+#define RECORDER_KEYS_MAX  4096
 
 struct recorded {
     char *ns, *name; /* of the Event object */
@@ -42,7 +44,8 @@ struct bh_recorder *bh_recorder_new(struct bh_client *c, const char *component, 
     return r;
 }
 
-/* Both memories are bounded by forgetting everything: a lost count costs one more event, never a wrong one. */
+/* Both memories are bounded by forgetting everything: a lost count costs one more event, never a
+ * wrong one. */
 static void recorder_forget(struct bh_recorder *r)
 {
     size_t it = 0;
@@ -100,16 +103,20 @@ static void recorder_repeat(struct bh_recorder *r, struct recorded *e)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
     int64_t now = bh_loop_wall_ns(r->client->loop);
-    char when[BH_TIME_TEXT_MAX];
+    char when[64];
+    struct bh_str text;
 
     e->count++;
-    bh_time_format((struct bh_time){now / 1000000000, 0}, when, sizeof(when));
-    (void)bh_client_patch(r->client, &bh_core_v1_event_kind, bh_s(e->ns), bh_s(e->name), "", BH_PATCH_MERGE,
-                          bh_str_fmt(a, "{\"count\":%d,\"lastTimestamp\":\"%s\"}", e->count, when), NULL, NULL);
+    text = bh_time_fmt((struct bh_time){now / 1000000000, 0}, when);
+    (void)bh_client_patch(
+        r->client, &bh_core_v1_event_kind, bh_s(e->ns), bh_s(e->name), "", BH_PATCH_MERGE,
+        bh_str_fmt(a, "{\"count\":%d,\"lastTimestamp\":\"%.*s\"}", e->count, BH_SF(text)), NULL,
+        NULL);
 }
 
-static void recorder_first(struct bh_recorder *r, struct bh_arena *a, const struct bh_obj *o, const char *type,
-                           const char *reason, struct bh_str message, struct bh_str dedup)
+static void recorder_first(struct bh_recorder *r, struct bh_arena *a, const struct bh_obj *o,
+                           const char *type, const char *reason, struct bh_str message,
+                           struct bh_str dedup)
 {
     int64_t now = bh_loop_wall_ns(r->client->loop);
     struct bh_core_v1_event ev = {0};
@@ -118,10 +125,10 @@ static void recorder_first(struct bh_recorder *r, struct bh_arena *a, const stru
     struct bh_str ns = o->ns.n ? o->ns : BH_S("default");
 
     ev.metadata.name = bh_str_fmt(a, "%.*s.%llx", BH_SF(o->name), (unsigned long long)now);
-    ev.metadata.namespace_ = ns;
+    ev.metadata.namespace = ns;
     ev.involved_object.kind = o->kind->kind;
     ev.involved_object.api_version = o->kind->api_version;
-    ev.involved_object.namespace_ = o->ns;
+    ev.involved_object.namespace = o->ns;
     ev.involved_object.name = o->name;
     ev.involved_object.uid = o->uid;
     ev.involved_object.resource_version = bh_str_fmt(a, "%llu", (unsigned long long)o->rv);
@@ -142,8 +149,8 @@ static void recorder_first(struct bh_recorder *r, struct bh_arena *a, const stru
     (void)bh_client_create(r->client, &bh_core_v1_event_kind, ns, &ev, NULL, NULL);
 }
 
-void bh_event(struct bh_recorder *r, const struct bh_obj *o, const char *type, const char *reason, const char *fmt,
-              ...)
+void bh_event(struct bh_recorder *r, const struct bh_obj *o, const char *type, const char *reason,
+              const char *fmt, ...)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
     struct bh_str message, dedup;
@@ -154,12 +161,14 @@ void bh_event(struct bh_recorder *r, const struct bh_obj *o, const char *type, c
     message = bh_str_vfmt(a, fmt, ap);
     va_end(ap);
     message = bh_str_sub(message, 0, BH_MESSAGE_BYTES_MAX);
-    while (message.n && message.n == BH_MESSAGE_BYTES_MAX && ((unsigned char)message.p[message.n - 1] & 0xC0) == 0x80)
+    while (message.n && message.n == BH_MESSAGE_BYTES_MAX &&
+           ((unsigned char)message.p[message.n - 1] & 0xC0) == 0x80)
         message.n--; /* a cut inside a character */
     if (r->seen.n >= RECORDER_KEYS_MAX || r->buckets.n >= RECORDER_KEYS_MAX)
         recorder_forget(r);
     if (!recorder_may(r, o)) {
-        bh_log(BH_DEBUG, "event dropped, too many for one object", BH_STR("object", o->name), BH_CSTR("reason", reason));
+        bh_log(BH_DEBUG, "event dropped, too many for one object", BH_STR("object", o->name),
+               BH_CSTR("reason", reason));
         return;
     }
     dedup = bh_str_fmt(a, "%.*s\x1f%s\x1f%s\x1f%.*s", BH_SF(o->uid), type, reason, BH_SF(message));

@@ -1,4 +1,5 @@
-/* The work queue: one item per key; an item is idle, planned (timer), ready (in the list) or running. */
+/* The work queue: one item per key; an item is idle, planned (timer), ready (in the list) or
+ * running. */
 #include "client/workqueue.h"
 
 #include "base/arena.h"
@@ -54,7 +55,8 @@ struct bh_workqueue *bh_workqueue_free(struct bh_workqueue *q)
     return NULL;
 }
 
-/* Hands ready keys to free workers. A handler may finish and add keys meanwhile: the outermost call serves them. */
+/* Hands ready keys to free workers. A handler may finish and add keys meanwhile: the outermost call
+ * serves them. */
 static void dispatch(struct bh_workqueue *q)
 {
     if (q->dispatching)
@@ -71,7 +73,10 @@ static void dispatch(struct bh_workqueue *q)
     q->dispatching = false;
 }
 
-static void kick(void *arg) { dispatch(arg); }
+static void kick(void *arg)
+{
+    dispatch(arg);
+}
 
 struct bh_workqueue *bh_workqueue_new(struct bh_loop *l, int workers, bh_workqueue_fn fn, void *arg)
 {
@@ -121,8 +126,8 @@ void bh_workqueue_add(struct bh_workqueue *q, struct bh_str key)
 {
     struct item *it = item_get(q, key);
 
-    /* Through a timer of no delay: handlers never run inside an informer's callback, and many events of one key in the
-     * same turn of the loop cost one run. */
+    /* Through a timer of no delay: handlers never run inside an informer's callback, and many
+     * events of one key in the same turn of the loop cost one run. */
     if (!it->running && !it->ready.next)
         bh_timer_start(&it->timer, 0);
     else if (it->running)
@@ -168,4 +173,7 @@ void bh_workqueue_done(struct bh_workqueue *q, struct bh_str key, enum bh_work_r
         bh_timer_start(&q->kick, 0);
 }
 
-size_t bh_workqueue_len(const struct bh_workqueue *q) { return q->items.n; }
+size_t bh_workqueue_len(const struct bh_workqueue *q)
+{
+    return q->items.n;
+}

@@ -1,7 +1,8 @@
-/* Work queue of a controller: keys, each worked on by one call at a time, retried with exponential back-off.
+/* Work queue of a controller: keys, each worked on by one call at a time, retried with exponential
+ * back-off.
  *
- * A key that is added while it is being worked on runs once more afterwards. Keys are bounded by the objects they name.
- * One loop.
+ * A key that is added while it is being worked on runs once more afterwards. Keys are bounded by
+ * the objects they name. One loop.
  */
 #ifndef BH_CLIENT_WORKQUEUE_H
 #define BH_CLIENT_WORKQUEUE_H
@@ -17,7 +18,8 @@ typedef void (*bh_workqueue_fn)(void *arg, struct bh_str key);
 enum bh_work_result { BH_WORK_OK, BH_WORK_RETRY };
 
 /* workers: keys worked on at the same time. */
-struct bh_workqueue *bh_workqueue_new(struct bh_loop *l, int workers, bh_workqueue_fn fn, void *arg);
+struct bh_workqueue *bh_workqueue_new(struct bh_loop *l, int workers, bh_workqueue_fn fn,
+                                      void *arg);
 struct bh_workqueue *bh_workqueue_free(struct bh_workqueue *q);
 void bh_workqueue_add(struct bh_workqueue *q, struct bh_str key);
 /* Not before delay_ms; an earlier plan for the key stands. */

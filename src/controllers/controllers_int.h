@@ -13,13 +13,14 @@ struct bh_core_v1_pod;
 struct bh_meta_v1_object_meta;
 struct ctl_owner;
 
-/* One informer per kind, many listeners. Listeners are told in the order in which they subscribed. */
+/* One informer per kind, many listeners. Listeners are told in the order in which they subscribed.
+ */
 struct ctl_informers;
 struct ctl_informers *ctl_informers_new(struct bh_client *c);
 struct ctl_informers *ctl_informers_free(struct ctl_informers *s);
 /* ops and arg must outlive the set. */
-struct bh_informer *ctl_subscribe(struct ctl_informers *s, const struct bh_kind *k, const struct bh_informer_ops *ops,
-                                  void *arg);
+struct bh_informer *ctl_subscribe(struct ctl_informers *s, const struct bh_kind *k,
+                                  const struct bh_informer_ops *ops, void *arg);
 bool ctl_synced(const struct ctl_informers *s); /* every informer has delivered its first list */
 
 /* What a controller is given. */

@@ -1,5 +1,5 @@
-/* Inside the device taint eviction controller: which devices carry which NoExecute taints, and what that means for a
- * claim. Pure bookkeeping, fed by the controller's informer handlers; one loop.
+/* Inside the device taint eviction controller: which devices carry which NoExecute taints, and what
+ * that means for a claim. Pure bookkeeping, fed by the controller's informer handlers; one loop.
  */
 #ifndef BH_CONTROLLERS_DEVICE_TAINT_H
 #define BH_CONTROLLERS_DEVICE_TAINT_H
@@ -13,8 +13,8 @@ struct bh_informer;
 
 /* A taint on one device, as it bears on one claim. */
 struct dt_reason {
-    struct bh_str device;      /* driver/pool/device */
-    struct bh_str key, value;  /* of the taint */
+    struct bh_str device;         /* driver/pool/device */
+    struct bh_str key, value;     /* of the taint */
     struct bh_str rule, rule_uid; /* empty: from a slice */
 };
 struct dt_reason_vec {
@@ -36,20 +36,23 @@ struct dt_index *dt_index_free(struct dt_index *x);
 
 typedef void (*dt_claim_fn)(void *arg, struct bh_str claim_key);
 
-/* A slice came, changed or went (o NULL: it went). fn is called for each claim that uses a device whose NoExecute taints are
- * not what they were. */
-void dt_index_slice(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn, void *arg);
+/* A slice came, changed or went (o NULL: it went). fn (NULL: nobody is told) is called for each
+ * claim that uses a device whose NoExecute taints are not what they were. */
+void dt_index_slice(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn,
+                    void *arg);
 /* The same for a rule. */
-void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn, void *arg);
+void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn,
+                   void *arg);
 /* A claim came, changed or went: keeps who uses which device. */
 void dt_index_claim(struct dt_index *x, struct bh_obj *old, struct bh_obj *o);
 
-/* What the taints of its devices mean for a claim. extra_rule (may be NULL) counts as if its effect were NoExecute and then
- * alone: what a rule with effect None would do. Reasons live in a. */
-struct dt_verdict dt_judge(const struct dt_index *x, const struct bh_obj *claim, const struct bh_obj *extra_rule,
-                           struct bh_arena *a);
+/* What the taints of its devices mean for a claim. extra_rule (may be NULL) counts as if its effect
+ * were NoExecute and then alone: what a rule with effect None would do. Reasons live in a. */
+struct dt_verdict dt_judge(const struct dt_index *x, const struct bh_obj *claim,
+                           const struct bh_obj *extra_rule, struct bh_arena *a);
 /* Whether the rule's selector matches. Absent: nothing; {}: everything. */
-bool dt_rule_selects(const struct bh_obj *rule, struct bh_str driver, struct bh_str pool, struct bh_str device);
+bool dt_rule_selects(const struct bh_obj *rule, struct bh_str driver, struct bh_str pool,
+                     struct bh_str device);
 /* Devices published in the latest generation of their pools that the rule selects. */
 size_t dt_count_devices(const struct dt_index *x, const struct bh_obj *rule);
 

@@ -1,7 +1,8 @@
-/* Which devices carry which NoExecute taints: slices of the latest generation of each pool, and rules.
+/* Which devices carry which NoExecute taints: slices of the latest generation of each pool, and
+ * rules.
  *
- * A device is remembered under "driver/pool/device" with the taints of its slice and the claims that use it, so that a change
- * of one slice looks only at the claims of the devices that changed.
+ * A device is remembered under "driver/pool/device" with the taints of its slice and the claims
+ * that use it, so that a change of one slice looks only at the claims of the devices that changed.
  */
 #include "api/gen/resource_v1.h"
 #include "api/gen/resource_v1beta2.h"
@@ -23,8 +24,9 @@ struct device {
 };
 
 struct pool {
-    struct bh_map slices;  /* name -> struct bh_obj *, referenced */
-    struct bh_map devices; /* device names that the latest generation held -> the pool itself (a set) */
+    struct bh_map slices; /* name -> struct bh_obj *, referenced */
+    struct bh_map
+        devices; /* device names that the latest generation held -> the pool itself (a set) */
 };
 
 struct dt_index {
@@ -33,7 +35,10 @@ struct dt_index {
     struct bh_map rules;   /* name -> struct bh_obj *, referenced */
 };
 
-struct dt_index *dt_index_new(void) { return bh_calloc(1, sizeof(struct dt_index)); }
+struct dt_index *dt_index_new(void)
+{
+    return bh_calloc(1, sizeof(struct dt_index));
+}
 
 static void taints_free(struct taint *t, size_t n)
 {
@@ -80,7 +85,8 @@ struct dt_index *dt_index_free(struct dt_index *x)
     return NULL;
 }
 
-static struct bh_str device_key(struct bh_arena *a, struct bh_str driver, struct bh_str pool, struct bh_str device)
+static struct bh_str device_key(struct bh_arena *a, struct bh_str driver, struct bh_str pool,
+                                struct bh_str device)
 {
     return bh_str_fmt(a, "%.*s/%.*s/%.*s", BH_SF(driver), BH_SF(pool), BH_SF(device));
 }
@@ -143,13 +149,14 @@ static void tell_users(struct device *d, dt_claim_fn fn, void *arg)
 {
     struct bh_str key;
 
-    for (size_t it = 0; bh_map_next(&d->users, &it, &key, NULL);)
+    for (size_t it = 0; fn && bh_map_next(&d->users, &it, &key, NULL);)
         fn(arg, key);
 }
 
-/* Brings the devices of one pool to what its latest generation says, and tells the users of those that changed. */
-static void pool_refresh(struct dt_index *x, struct bh_str driver, struct bh_str name, struct pool *p,
-                         dt_claim_fn fn, void *arg)
+/* Brings the devices of one pool to what its latest generation says, and tells the users of those
+ * that changed. */
+static void pool_refresh(struct dt_index *x, struct bh_str driver, struct bh_str name,
+                         struct pool *p, dt_claim_fn fn, void *arg)
 {
     static const struct bh_resource_v1_device_taint_vec none = {NULL, 0};
     BH_AUTO_ARENA a = bh_arena_new(0);
@@ -197,7 +204,8 @@ static void pool_refresh(struct dt_index *x, struct bh_str driver, struct bh_str
     p->devices = now;
 }
 
-static void slice_in_pool(struct dt_index *x, struct bh_obj *o, bool present, dt_claim_fn fn, void *arg)
+static void slice_in_pool(struct dt_index *x, struct bh_obj *o, bool present, dt_claim_fn fn,
+                          void *arg)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
     const struct bh_resource_v1_resource_slice *s = bh_obj_struct(o);
@@ -208,7 +216,8 @@ static void slice_in_pool(struct dt_index *x, struct bh_obj *o, bool present, dt
         p = bh_calloc(1, sizeof(*p));
         (void)bh_map_put(&x->pools, key, p);
     }
-    (void)bh_obj_unref(present ? bh_map_put(&p->slices, o->name, bh_obj_ref(o)) : bh_map_del(&p->slices, o->name));
+    (void)bh_obj_unref(present ? bh_map_put(&p->slices, o->name, bh_obj_ref(o))
+                               : bh_map_del(&p->slices, o->name));
     pool_refresh(x, s->spec.driver, s->spec.pool.name, p, fn, arg);
     if (p->slices.n == 0) {
         (void)bh_map_del(&x->pools, key);
@@ -218,7 +227,8 @@ static void slice_in_pool(struct dt_index *x, struct bh_obj *o, bool present, dt
     }
 }
 
-void dt_index_slice(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn, void *arg)
+void dt_index_slice(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn,
+                    void *arg)
 {
     /* Driver and pool of a slice are immutable, so an update stays in its pool. */
     slice_in_pool(x, o ? o : old, o != NULL, fn, arg);
@@ -226,17 +236,20 @@ void dt_index_slice(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt
 
 /* ---- rules ---- */
 
-bool dt_rule_selects(const struct bh_obj *rule, struct bh_str driver, struct bh_str pool, struct bh_str device)
+bool dt_rule_selects(const struct bh_obj *rule, struct bh_str driver, struct bh_str pool,
+                     struct bh_str device)
 {
     const struct bh_resource_v1beta2_device_taint_rule *r = bh_obj_struct(rule);
     const struct bh_resource_v1beta2_device_taint_selector *s = r->spec.device_selector;
 
-    return s && (!s->has_driver || bh_str_eq(s->driver, driver)) && (!s->has_pool || bh_str_eq(s->pool, pool)) &&
+    return s && (!s->has_driver || bh_str_eq(s->driver, driver)) &&
+           (!s->has_pool || bh_str_eq(s->pool, pool)) &&
            (!s->has_device || bh_str_eq(s->device, device));
 }
 
 /* Splits "driver/pool/device": neither driver nor device holds a slash, a pool may. */
-static void key_split(struct bh_str key, struct bh_str *driver, struct bh_str *pool, struct bh_str *device)
+static void key_split(struct bh_str key, struct bh_str *driver, struct bh_str *pool,
+                      struct bh_str *device)
 {
     size_t last = key.n;
 
@@ -247,10 +260,12 @@ static void key_split(struct bh_str key, struct bh_str *driver, struct bh_str *p
     *driver = bh_str_cut(pool, '/');
 }
 
-void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn, void *arg)
+void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn,
+                   void *arg)
 {
     struct bh_str name = o ? o->name : old->name, key, driver, pool, device;
-    struct bh_obj *prev = o ? bh_map_put(&x->rules, name, bh_obj_ref(o)) : bh_map_del(&x->rules, name);
+    struct bh_obj *prev =
+        o ? bh_map_put(&x->rules, name, bh_obj_ref(o)) : bh_map_del(&x->rules, name);
     void *v;
 
     for (size_t it = 0; bh_map_next(&x->devices, &it, &key, &v);) {
@@ -259,7 +274,8 @@ void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_
         if (d->users.n == 0)
             continue;
         key_split(key, &driver, &pool, &device);
-        if ((prev && dt_rule_selects(prev, driver, pool, device)) || (o && dt_rule_selects(o, driver, pool, device)))
+        if ((prev && dt_rule_selects(prev, driver, pool, device)) ||
+            (o && dt_rule_selects(o, driver, pool, device)))
             tell_users(d, fn, arg);
     }
     (void)bh_obj_unref(prev);
@@ -308,13 +324,15 @@ void dt_index_claim(struct dt_index *x, struct bh_obj *old, struct bh_obj *o)
     }
 }
 
-static bool tolerates(const struct bh_resource_v1_device_toleration *t, struct bh_str key, struct bh_str value)
+static bool tolerates(const struct bh_resource_v1_device_toleration *t, struct bh_str key,
+                      struct bh_str value)
 {
-    /* Eviction heeds only tolerations that name NoExecute, unlike allocation: upstream's behaviour, kept. */
+    /* Eviction heeds only tolerations that name NoExecute, unlike allocation: upstream's behaviour,
+     * kept. */
     if (!bh_str_eqc(t->effect, "NoExecute") || (t->key.n && !bh_str_eq(t->key, key)))
         return false;
-    return bh_str_eqc(t->operator_, "Exists") ||
-           ((t->operator_.n == 0 || bh_str_eqc(t->operator_, "Equal")) && bh_str_eq(t->value, value));
+    return bh_str_eqc(t->operator, "Exists") ||
+           ((t->operator.n == 0 || bh_str_eqc(t->operator, "Equal")) && bh_str_eq(t->value, value));
 }
 
 struct judging {
@@ -323,8 +341,10 @@ struct judging {
     size_t cap;
 };
 
-static void judge_taint(struct judging *j, const struct bh_resource_v1_device_request_allocation_result *r,
-                        struct bh_str key, struct bh_str value, struct bh_time added, const struct bh_obj *rule)
+static void judge_taint(struct judging *j,
+                        const struct bh_resource_v1_device_request_allocation_result *r,
+                        struct bh_str key, struct bh_str value, struct bh_time added,
+                        const struct bh_obj *rule)
 {
     int64_t wait_s = 0;
     bool any = false;
@@ -356,8 +376,8 @@ static void judge_taint(struct judging *j, const struct bh_resource_v1_device_re
                            .rule_uid = rule ? bh_str_dup(j->a, rule->uid) : (struct bh_str){0}};
 }
 
-struct dt_verdict dt_judge(const struct dt_index *x, const struct bh_obj *claim, const struct bh_obj *extra_rule,
-                           struct bh_arena *a)
+struct dt_verdict dt_judge(const struct dt_index *x, const struct bh_obj *claim,
+                           const struct bh_obj *extra_rule, struct bh_arena *a)
 {
     const struct bh_resource_v1_resource_claim *c = bh_obj_struct(claim);
     struct judging j = {.a = a, .v = {.at_ns = DT_NEVER}};
@@ -366,8 +386,10 @@ struct dt_verdict dt_judge(const struct dt_index *x, const struct bh_obj *claim,
     if (!c->status.allocation)
         return j.v;
     for (size_t i = 0; i < c->status.allocation->devices.results.n; i++) {
-        const struct bh_resource_v1_device_request_allocation_result *r = &c->status.allocation->devices.results.p[i];
-        const struct device *d = bh_map_get(&x->devices, device_key(a, r->driver, r->pool, r->device));
+        const struct bh_resource_v1_device_request_allocation_result *r =
+            &c->status.allocation->devices.results.p[i];
+        const struct device *d =
+            bh_map_get(&x->devices, device_key(a, r->driver, r->pool, r->device));
 
         for (size_t k = 0; !extra_rule && d && k < d->n_taints; k++)
             judge_taint(&j, r, d->taints[k].key, d->taints[k].value, d->taints[k].added, NULL);
@@ -378,7 +400,8 @@ struct dt_verdict dt_judge(const struct dt_index *x, const struct bh_obj *claim,
             if (extra_rule ? rule != extra_rule : !bh_str_eqc(ru->spec.taint.effect, "NoExecute"))
                 continue;
             if (dt_rule_selects(rule, r->driver, r->pool, r->device))
-                judge_taint(&j, r, ru->spec.taint.key, ru->spec.taint.value, ru->spec.taint.time_added, rule);
+                judge_taint(&j, r, ru->spec.taint.key, ru->spec.taint.value,
+                            ru->spec.taint.time_added, rule);
         }
     }
     return j.v;

@@ -1,8 +1,9 @@
 /* resourceclaim-controller: claims from templates, and claims whose consumers are gone.
  *
- * Two kinds of keys in one queue: "pod:NS/N" makes the claims that a pod's templates ask for and writes their names into
- * the pod's status; "claim:NS/N" drops consumers that are gone, deallocates when none is left, takes the finalizer off and
- * deletes a generated claim whose pod is done. Facts: the device specification, section 7.
+ * Two kinds of keys in one queue: "pod:NS/N" makes the claims that a pod's templates ask for and
+ * writes their names into the pod's status; "claim:NS/N" drops consumers that are gone, deallocates
+ * when none is left, takes the finalizer off and deletes a generated claim whose pod is done.
+ * Facts: the device specification, section 7.
  */
 #include <stdio.h>
 
@@ -18,19 +19,21 @@
 #include "controllers/controllers_int.h"
 #include "data/json.h"
 
-#define FINALIZER "resource.kubernetes.io/delete-protection"
-#define POD_CLAIM_NAME "resource.kubernetes.io/pod-claim-name"
+#define FINALIZER         "resource.kubernetes.io/delete-protection"
+#define POD_CLAIM_NAME    "resource.kubernetes.io/pod-claim-name"
 #define GENERATE_NAME_MAX 57
-#define WORKERS 64
-#define GONE_UIDS 512
-#define KEY_MAX 340
+#define WORKERS           64
+#define GONE_UIDS         512
+#define KEY_MAX           340
 
 struct rc {
     struct ctl *ctl;
     struct bh_workqueue *queue;
     struct bh_informer *pods, *claims, *templates;
-    struct bh_map owned; /* pod uid + "/" + pod claim name -> claim name (heap), of generated claims in the cache */
-    struct bh_str gone[GONE_UIDS]; /* ring of uids of deleted pods: saves asking the server for them */
+    struct bh_map owned; /* pod uid + "/" + pod claim name -> claim name (heap), of generated claims
+                            in the cache */
+    struct bh_str
+        gone[GONE_UIDS]; /* ring of uids of deleted pods: saves asking the server for them */
     size_t gone_at;
     struct bh_map gone_set;
     struct bh_link works;
@@ -43,8 +46,8 @@ struct work {
     struct bh_arena *arena;
     uint64_t call; /* the request under way, to be cancelled when the controller stops */
     struct bh_str key;
-    struct bh_obj *obj; /* the pod or claim it began with */
-    size_t i;           /* progress: index in the pod's claims or the claim's consumers */
+    struct bh_obj *obj;   /* the pod or claim it began with */
+    size_t i;             /* progress: index in the pod's claims or the claim's consumers */
     struct bh_str *names; /* pod: claim name per entry of spec.resourceClaims; empty: none */
     bool *made;           /* pod: the name is new to the status */
     struct bh_resource_v1_resource_claim *claim; /* claim: our copy */
@@ -96,7 +99,8 @@ static struct bh_str owned_key(struct bh_arena *a, struct bh_str pod_uid, struct
     return bh_str_fmt(a, "%.*s/%.*s", BH_SF(pod_uid), BH_SF(entry));
 }
 
-/* The name from which the server makes the claim's: pod-entry-, cut so that both parts keep their share. */
+/* The name from which the server makes the claim's: pod-entry-, cut so that both parts keep their
+ * share. */
 static struct bh_str generate_name(struct bh_arena *a, struct bh_str pod, struct bh_str entry)
 {
     struct bh_str base = bh_str_fmt(a, "%.*s-%.*s-", BH_SF(pod), BH_SF(entry));
@@ -111,8 +115,8 @@ static void pod_failed(struct work *w, const char *what)
 {
     const struct bh_core_v1_pod *pod = bh_obj_struct(w->obj);
 
-    bh_event(w->rc->ctl->recorder, w->obj, "Warning", "FailedResourceClaimCreation", "PodResourceClaim %.*s: %s",
-             BH_SF(pod->spec.resource_claims.p[w->i].name), what);
+    bh_event(w->rc->ctl->recorder, w->obj, "Warning", "FailedResourceClaimCreation",
+             "PodResourceClaim %.*s: %s", BH_SF(pod->spec.resource_claims.p[w->i].name), what);
     w->failed = true;
     w->i++;
     pod_next(w);
@@ -142,8 +146,9 @@ static void pod_make_claim(struct work *w, struct bh_str entry, struct bh_str te
     if (!t) {
         BH_AUTO_BUF why = {0};
 
-        bh_buf_addf(&why, "create ResourceClaim : resourceclaimtemplate.resource.k8s.io \"%.*s\" not found",
-                    BH_SF(template_name));
+        bh_buf_addf(
+            &why, "create ResourceClaim : resourceclaimtemplate.resource.k8s.io \"%.*s\" not found",
+            BH_SF(template_name));
         pod_failed(w, bh_buf_cstr(&why));
         return;
     }
@@ -151,7 +156,8 @@ static void pod_make_claim(struct work *w, struct bh_str entry, struct bh_str te
     claim.metadata.generate_name = generate_name(w->arena, w->obj->name, entry);
     claim.metadata.labels = tmpl->spec.metadata.labels;
     for (size_t k = 0; k < tmpl->spec.metadata.annotations.n; k++)
-        bh_str_map_put(w->arena, &claim.metadata.annotations, tmpl->spec.metadata.annotations.p[k].key,
+        bh_str_map_put(w->arena, &claim.metadata.annotations,
+                       tmpl->spec.metadata.annotations.p[k].key,
                        tmpl->spec.metadata.annotations.p[k].value);
     bh_str_map_put(w->arena, &claim.metadata.annotations, BH_S(POD_CLAIM_NAME), entry);
     owner.api_version = BH_S("v1");
@@ -163,8 +169,8 @@ static void pod_make_claim(struct work *w, struct bh_str entry, struct bh_str te
     claim.metadata.owner_references.p = &owner;
     claim.metadata.owner_references.n = 1;
     claim.spec = tmpl->spec.spec;
-    w->call = bh_client_create(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, w->obj->ns, &claim,
-                           pod_claim_created, w);
+    w->call = bh_client_create(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, w->obj->ns,
+                               &claim, pod_claim_created, w);
 }
 
 static void pod_patched(void *arg, const struct bh_client_res *res)
@@ -173,7 +179,8 @@ static void pod_patched(void *arg, const struct bh_client_res *res)
     bool gone = res->err.code == BH_E_NOT_FOUND;
 
     if (res->err.code != BH_OK && !gone)
-        bh_log(BH_DEBUG, "claim names not written", BH_STR("pod", w->obj->name), BH_CSTR("error", res->err.msg));
+        bh_log(BH_DEBUG, "claim names not written", BH_STR("pod", w->obj->name),
+               BH_CSTR("error", res->err.msg));
     work_end(w, (res->err.code != BH_OK && !gone) || w->failed ? BH_WORK_RETRY : BH_WORK_OK);
 }
 
@@ -183,7 +190,8 @@ static void pod_write_names(struct work *w)
     BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
     bool any = false;
 
-    bh_buf_addf(&b, "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"resourceClaimStatuses\":[", BH_SF(w->obj->uid));
+    bh_buf_addf(&b, "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"resourceClaimStatuses\":[",
+                BH_SF(w->obj->uid));
     for (size_t i = 0; i < pod->spec.resource_claims.n; i++) {
         if (!w->made[i])
             continue;
@@ -199,8 +207,8 @@ static void pod_write_names(struct work *w)
         work_end(w, w->failed ? BH_WORK_RETRY : BH_WORK_OK);
         return;
     }
-    w->call = bh_client_patch(w->rc->ctl->client, &bh_core_v1_pod_kind, w->obj->ns, w->obj->name, "status",
-                          BH_PATCH_STRATEGIC, bh_buf_str(&b), pod_patched, w);
+    w->call = bh_client_patch(w->rc->ctl->client, &bh_core_v1_pod_kind, w->obj->ns, w->obj->name,
+                              "status", BH_PATCH_STRATEGIC, bh_buf_str(&b), pod_patched, w);
 }
 
 /* Looks at one entry after the other; whatever must be made comes back here. */
@@ -248,11 +256,12 @@ static void pod_reserve_static(struct rc *rc, struct bh_obj *o, const struct bh_
             continue;
         BH_AUTO_BUF b = {.max = 4096};
         bh_buf_addf(&b,
-                    "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"reservedFor\":[{\"resource\":\"pods\",\"name\":"
+                    "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"reservedFor\":[{\"resource\":"
+                    "\"pods\",\"name\":"
                     "\"%.*s\",\"uid\":\"%.*s\"}]}}",
                     BH_SF(c->uid), BH_SF(o->name), BH_SF(o->uid));
-        (void)bh_client_patch(rc->ctl->client, &bh_resource_v1_resource_claim_kind, c->ns, c->name, "status",
-                              BH_PATCH_STRATEGIC, bh_buf_str(&b), NULL, NULL);
+        (void)bh_client_patch(rc->ctl->client, &bh_resource_v1_resource_claim_kind, c->ns, c->name,
+                              "status", BH_PATCH_STRATEGIC, bh_buf_str(&b), NULL, NULL);
     }
 }
 
@@ -275,7 +284,10 @@ static void sync_pod(struct rc *rc, struct bh_str key, struct bh_str ns, struct 
 
 /* ---- claims: consumers that are gone ---- */
 
-static bool gone_known(struct rc *rc, struct bh_str uid) { return bh_map_get(&rc->gone_set, uid) != NULL; }
+static bool gone_known(struct rc *rc, struct bh_str uid)
+{
+    return bh_map_get(&rc->gone_set, uid) != NULL;
+}
 
 static void gone_remember(struct rc *rc, struct bh_str uid)
 {
@@ -305,7 +317,8 @@ static void claim_drop(struct work *w, size_t i)
 static void claim_asked(void *arg, const struct bh_client_res *res)
 {
     struct work *w = arg;
-    const struct bh_resource_v1_resource_claim_consumer_reference *r = &w->claim->status.reserved_for.p[w->i];
+    const struct bh_resource_v1_resource_claim_consumer_reference *r =
+        &w->claim->status.reserved_for.p[w->i];
 
     if (res->err.code == BH_E_NOT_FOUND ||
         (res->err.code == BH_OK && res->obj &&
@@ -323,7 +336,8 @@ static void claim_asked(void *arg, const struct bh_client_res *res)
 static void claim_deleted(void *arg, const struct bh_client_res *res)
 {
     struct work *w = arg;
-    bool ok = res->err.code == BH_OK || res->err.code == BH_E_NOT_FOUND || res->err.code == BH_E_CONFLICT;
+    bool ok =
+        res->err.code == BH_OK || res->err.code == BH_E_NOT_FOUND || res->err.code == BH_E_CONFLICT;
 
     work_end(w, ok ? BH_WORK_OK : BH_WORK_RETRY);
 }
@@ -348,8 +362,8 @@ static void claim_owner(struct work *w)
         work_end(w, BH_WORK_OK);
         return;
     }
-    w->call = bh_client_delete(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, w->obj->ns, w->obj->name,
-                           w->obj->uid, -1, claim_deleted, w);
+    w->call = bh_client_delete(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, w->obj->ns,
+                               w->obj->name, w->obj->uid, -1, claim_deleted, w);
 }
 
 static void claim_finalizer_gone(void *arg, const struct bh_client_res *res)
@@ -376,8 +390,8 @@ static void claim_drop_finalizer(struct work *w)
         return;
     }
     f->n = n;
-    w->call = bh_client_update(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, w->claim, "",
-                           claim_finalizer_gone, w);
+    w->call = bh_client_update(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, w->claim,
+                               "", claim_finalizer_gone, w);
 }
 
 static void claim_status_written(void *arg, const struct bh_client_res *res)
@@ -422,8 +436,8 @@ static void claim_write(struct work *w)
     if (w->changed) {
         if (none)
             c->status.reserved_for.p = NULL;
-        w->call = bh_client_update(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, c, "status",
-                               claim_status_written, w);
+        w->call = bh_client_update(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, c,
+                                   "status", claim_status_written, w);
     } else if (none && w->obj->deleting) {
         claim_drop_finalizer(w);
     } else {
@@ -431,13 +445,15 @@ static void claim_write(struct work *w)
     }
 }
 
-/* Looks at one consumer after the other, asking the server only about those the cache does not hold. */
+/* Looks at one consumer after the other, asking the server only about those the cache does not
+ * hold. */
 static void claim_next(struct work *w)
 {
     struct rc *rc = w->rc;
 
     while (w->i < w->claim->status.reserved_for.n) {
-        const struct bh_resource_v1_resource_claim_consumer_reference *r = &w->claim->status.reserved_for.p[w->i];
+        const struct bh_resource_v1_resource_claim_consumer_reference *r =
+            &w->claim->status.reserved_for.p[w->i];
         struct bh_obj *p;
 
         if (r->api_group.n || !bh_str_eqc(r->resource, "pods")) {
@@ -457,11 +473,11 @@ static void claim_next(struct work *w)
             continue;
         }
         w->call = bh_client_call(rc->ctl->client,
-                             &(struct bh_client_req){.verb = BH_VERB_GET,
-                                                     .kind = &bh_core_v1_pod_kind,
-                                                     .ns = w->obj->ns,
-                                                     .name = r->name},
-                             claim_asked, w);
+                                 &(struct bh_client_req){.verb = BH_VERB_GET,
+                                                         .kind = &bh_core_v1_pod_kind,
+                                                         .ns = w->obj->ns,
+                                                         .name = r->name},
+                                 claim_asked, w);
         return;
     }
     claim_write(w);
@@ -510,7 +526,8 @@ static void pod_claims_changed(struct rc *rc, struct bh_obj *o)
             enqueue(rc, "claim", o->ns, name);
     }
     if (pod->status.extended_resource_claim_status)
-        enqueue(rc, "claim", o->ns, pod->status.extended_resource_claim_status->resource_claim_name);
+        enqueue(rc, "claim", o->ns,
+                pod->status.extended_resource_claim_status->resource_claim_name);
 }
 
 static void pod_added(void *arg, struct bh_obj *o)
@@ -538,8 +555,8 @@ static void pod_deleted(void *arg, struct bh_obj *last)
     pod_claims_changed(rc, last);
 }
 
-static const char *claim_entry(const struct bh_resource_v1_resource_claim *c, struct bh_str *ret_uid,
-                               struct bh_str *ret_entry)
+static const char *claim_entry(const struct bh_resource_v1_resource_claim *c,
+                               struct bh_str *ret_uid, struct bh_str *ret_entry)
 {
     const struct bh_str *entry = bh_str_map_get(&c->metadata.annotations, BH_S(POD_CLAIM_NAME));
 
@@ -628,7 +645,8 @@ static void *rc_start(struct ctl *c)
     rc->queue = bh_workqueue_new(c->loop, WORKERS, rc_sync, rc);
     rc->pods = ctl_subscribe(c->informers, &bh_core_v1_pod_kind, &pod_ops, rc);
     rc->claims = ctl_subscribe(c->informers, &bh_resource_v1_resource_claim_kind, &claim_ops, rc);
-    rc->templates = ctl_subscribe(c->informers, &bh_resource_v1_resource_claim_template_kind, &template_ops, rc);
+    rc->templates = ctl_subscribe(c->informers, &bh_resource_v1_resource_claim_template_kind,
+                                  &template_ops, rc);
     return rc;
 }
 

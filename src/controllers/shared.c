@@ -59,7 +59,8 @@ static void shared_synced(void *arg)
             l->ops->synced(l->arg);
 }
 
-static const struct bh_informer_ops shared_ops = {shared_added, shared_updated, shared_deleted, shared_synced};
+static const struct bh_informer_ops shared_ops = {shared_added, shared_updated, shared_deleted,
+                                                  shared_synced};
 
 struct ctl_informers *ctl_informers_new(struct bh_client *c)
 {
@@ -97,9 +98,8 @@ struct bh_informer *ctl_subscribe(struct ctl_informers *set, const struct bh_kin
     struct shared *s = NULL;
     struct listener *l = bh_calloc(1, sizeof(*l)), **end;
 
-    bh_list_for(it, &set->all)
-        if (bh_container(it, struct shared, link)->kind == k)
-            s = bh_container(it, struct shared, link);
+    bh_list_for(it, &set->all) if (bh_container(it, struct shared, link)->kind == k) s =
+        bh_container(it, struct shared, link);
     if (!s) {
         s = bh_calloc(1, sizeof(*s));
         s->kind = k;
@@ -110,18 +110,18 @@ struct bh_informer *ctl_subscribe(struct ctl_informers *set, const struct bh_kin
     for (end = &s->listeners; *end; end = &(*end)->next)
         ;
     *end = l;
-    /* The first list is delivered from the loop, so that everybody who subscribes at start hears all of it. */
+    /* The first list is delivered from the loop, so that everybody who subscribes at start hears
+     * all of it. */
     if (!s->informer)
-        s->informer = bh_informer_new(set->client, k, (struct bh_str){0}, (struct bh_str){0}, (struct bh_str){0},
-                                      &shared_ops, s);
+        s->informer = bh_informer_new(set->client, k, (struct bh_str){0}, (struct bh_str){0},
+                                      (struct bh_str){0}, &shared_ops, s);
     return s->informer;
 }
 
 bool ctl_synced(const struct ctl_informers *set)
 {
-    bh_list_for(it, &set->all)
-        if (!bh_informer_synced(bh_container(it, struct shared, link)->informer))
-            return false;
+    bh_list_for(it, &set->all) if (!bh_informer_synced(bh_container(it, struct shared, link)
+                                                           ->informer)) return false;
     return true;
 }
 
@@ -149,7 +149,8 @@ struct bh_str ctl_pod_claim_name(const struct bh_core_v1_pod *pod, size_t i)
     if (rc->has_resource_claim_name)
         return rc->resource_claim_name;
     for (size_t k = 0; k < pod->status.resource_claim_statuses.n; k++) {
-        const struct bh_core_v1_pod_resource_claim_status *st = &pod->status.resource_claim_statuses.p[k];
+        const struct bh_core_v1_pod_resource_claim_status *st =
+            &pod->status.resource_claim_statuses.p[k];
 
         if (bh_str_eq(st->name, rc->name))
             return st->has_resource_claim_name ? st->resource_claim_name : (struct bh_str){0};

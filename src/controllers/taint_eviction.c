@@ -1,0 +1,218 @@
+/* taint-eviction-controller: pods leave a node whose NoExecute taints they do not tolerate (any
+ * longer). */
+#include "api/gen/core_v1.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "controllers/controllers_int.h"
+#include "data/time_fmt.h"
+
+#define KEY_MAX 600
+
+struct taint_evictor {
+    struct ctl *ctl;
+    struct bh_informer *pods, *nodes;
+    struct bh_map by_node;      /* node name -> struct bh_map of pod keys */
+    struct bh_workqueue *queue; /* pod keys; a planned eviction is a key that comes up later */
+};
+
+static bool tolerates(const struct bh_core_v1_toleration *t, const struct bh_core_v1_taint *taint)
+{
+    if ((t->effect.n && !bh_str_eq(t->effect, taint->effect)) ||
+        (t->key.n && !bh_str_eq(t->key, taint->key)))
+        return false;
+    return bh_str_eqc(t->operator, "Exists") ||
+           ((t->operator.n == 0 || bh_str_eqc(t->operator, "Equal")) &&
+            bh_str_eq(t->value, taint->value));
+}
+
+/* Unix time in ns at which the pod has to leave its node; INT64_MAX when it may stay. */
+static int64_t leave_at(const struct bh_core_v1_pod *pod, const struct bh_core_v1_node *node,
+                        int64_t now)
+{
+    int64_t at = INT64_MAX;
+
+    for (size_t i = 0; i < node->spec.taints.n; i++) {
+        const struct bh_core_v1_taint *taint = &node->spec.taints.p[i];
+        int64_t since =
+            bh_time_is_zero(taint->time_added) ? now : taint->time_added.sec * 1000000000;
+        int64_t stay = INT64_MAX, due;
+        bool tolerated = false;
+
+        if (!bh_str_eqc(taint->effect, "NoExecute"))
+            continue;
+        for (size_t k = 0; k < pod->spec.tolerations.n; k++) {
+            const struct bh_core_v1_toleration *t = &pod->spec.tolerations.p[k];
+
+            if (!tolerates(t, taint))
+                continue;
+            tolerated = true;
+            if (t->has_toleration_seconds && t->toleration_seconds < stay)
+                stay = t->toleration_seconds < 0 ? 0 : t->toleration_seconds;
+        }
+        if (!tolerated)
+            return now;
+        if (stay == INT64_MAX || stay > INT32_MAX)
+            continue;
+        due = since + stay * 1000000000;
+        at = due < at ? due : at;
+    }
+    return at;
+}
+
+static void evict(struct taint_evictor *e, struct bh_obj *o)
+{
+    BH_AUTO_BUF b = {.max = 4096};
+    char when[64];
+    int64_t wall = bh_loop_wall_ns(e->ctl->loop);
+
+    bh_event(e->ctl->recorder, o, "Normal", "TaintManagerEviction",
+             "Marking for deletion Pod %.*s/%.*s", BH_SF(o->ns), BH_SF(o->name));
+    bh_buf_addf(&b,
+                "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"conditions\":[{\"type\":"
+                "\"DisruptionTarget\",\"status\":"
+                "\"True\",\"reason\":\"DeletionByTaintManager\",\"message\":\"Taint manager: "
+                "deleting due to NoExecute "
+                "taint\",\"lastTransitionTime\":\"%.*s\"}]}}",
+                BH_SF(o->uid), BH_SF(bh_time_fmt((struct bh_time){wall / 1000000000, 0}, when)));
+    (void)bh_client_patch(e->ctl->client, &bh_core_v1_pod_kind, o->ns, o->name, "status",
+                          BH_PATCH_STRATEGIC, bh_buf_str(&b), NULL, NULL);
+    (void)bh_client_delete(e->ctl->client, &bh_core_v1_pod_kind, o->ns, o->name, o->uid, -1, NULL,
+                           NULL);
+}
+
+static void pod_sync(void *arg, struct bh_str key)
+{
+    struct taint_evictor *e = arg;
+    struct bh_str name = key, ns = bh_str_cut(&name, '/');
+    struct bh_obj *o = bh_informer_get(e->pods, ns, name), *n;
+    int64_t now = bh_loop_wall_ns(e->ctl->loop), at;
+
+    if (!ctl_synced(e->ctl->informers)) {
+        bh_workqueue_done(e->queue, key, BH_WORK_RETRY);
+        return;
+    }
+    n = o ? bh_informer_get(e->nodes, (struct bh_str){0},
+                            ((const struct bh_core_v1_pod *)bh_obj_struct(o))->spec.node_name)
+          : NULL;
+    if (o && n && !o->deleting && !ctl_pod_done(bh_obj_struct(o))) {
+        at = leave_at(bh_obj_struct(o), bh_obj_struct(n), now);
+        if (at <= now) {
+            evict(e, o);
+            bh_workqueue_add_after(e->queue, key,
+                                   5000); /* looked at again in case a write failed */
+        } else if (at != INT64_MAX) {
+            bh_workqueue_add_after(e->queue, key, (at - now) / 1000000 + 1);
+        }
+    }
+    bh_workqueue_done(e->queue, key, BH_WORK_OK);
+}
+
+static bool has_no_execute(const struct bh_core_v1_node *n)
+{
+    for (size_t i = 0; i < n->spec.taints.n; i++)
+        if (bh_str_eqc(n->spec.taints.p[i].effect, "NoExecute"))
+            return true;
+    return false;
+}
+
+static void node_changed(struct taint_evictor *e, struct bh_obj *o)
+{
+    struct bh_map *set = bh_map_get(&e->by_node, o->name);
+    struct bh_str key;
+
+    if (!set || !has_no_execute(bh_obj_struct(o)))
+        return;
+    for (size_t it = 0; bh_map_next(set, &it, &key, NULL);)
+        bh_workqueue_add(e->queue, key);
+}
+
+static void node_added(void *arg, struct bh_obj *o)
+{
+    node_changed(arg, o);
+}
+static void node_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    (void)old;
+    node_changed(arg, o);
+}
+
+static void pod_place(struct taint_evictor *e, struct bh_obj *o, bool present)
+{
+    struct bh_str node = ((const struct bh_core_v1_pod *)bh_obj_struct(o))->spec.node_name;
+    struct bh_map *set = node.n ? bh_map_get(&e->by_node, node) : NULL;
+    char buf[KEY_MAX];
+
+    if (!node.n)
+        return;
+    if (!set) {
+        set = bh_calloc(1, sizeof(*set));
+        (void)bh_map_put(&e->by_node, node, set);
+    }
+    if (present) {
+        (void)bh_map_put(set, bh_obj_key(o, buf, sizeof(buf)), set);
+        return;
+    }
+    (void)bh_map_del(set, bh_obj_key(o, buf, sizeof(buf)));
+    if (set->n == 0) {
+        (void)bh_map_del(&e->by_node, node);
+        bh_map_done(set);
+        bh_free(set);
+    }
+}
+
+static void pod_added(void *arg, struct bh_obj *o)
+{
+    struct taint_evictor *e = arg;
+    struct bh_str node = ((const struct bh_core_v1_pod *)bh_obj_struct(o))->spec.node_name;
+    struct bh_obj *n = node.n ? bh_informer_get(e->nodes, (struct bh_str){0}, node) : NULL;
+    char buf[KEY_MAX];
+
+    pod_place(e, o, true);
+    if (n && has_no_execute(bh_obj_struct(n)))
+        bh_workqueue_add(e->queue, bh_obj_key(o, buf, sizeof(buf)));
+}
+static void pod_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    const struct bh_core_v1_pod *a = bh_obj_struct(old), *b = bh_obj_struct(o);
+
+    if (!bh_str_eq(a->spec.node_name, b->spec.node_name) ||
+        a->spec.tolerations.n != b->spec.tolerations.n)
+        pod_added(arg, o);
+}
+static void pod_deleted(void *arg, struct bh_obj *last)
+{
+    pod_place(arg, last, false);
+}
+
+static const struct bh_informer_ops node_ops = {node_added, node_updated, NULL, NULL};
+static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, NULL};
+
+static void *taint_evictor_start(struct ctl *c)
+{
+    struct taint_evictor *e = bh_calloc(1, sizeof(*e));
+
+    e->ctl = c;
+    e->queue = bh_workqueue_new(c->loop, 16, pod_sync, e);
+    e->nodes = ctl_subscribe(c->informers, &bh_core_v1_node_kind, &node_ops, e);
+    e->pods = ctl_subscribe(c->informers, &bh_core_v1_pod_kind, &pod_ops, e);
+    return e;
+}
+
+static void taint_evictor_stop(void *self)
+{
+    struct taint_evictor *e = self;
+    void *v;
+
+    e->queue = bh_workqueue_free(e->queue);
+    for (size_t it = 0; bh_map_next(&e->by_node, &it, NULL, &v);) {
+        bh_map_done(v);
+        bh_free(v);
+    }
+    bh_map_done(&e->by_node);
+    bh_free(e);
+}
+
+const struct ctl_controller ctl_taint_eviction = {"taint-eviction-controller", taint_evictor_start,
+                                                  taint_evictor_stop};
