@@ -38,7 +38,9 @@ struct bh_loop {
     struct bh_calls posted_spare;
     atomic_bool stop;
     uint64_t rng[4];
-    char *scratch;             /* BH_LOOP_SCRATCH bytes for reads, valid within one callback */
+    char *scratch;          /* BH_LOOP_SCRATCH bytes for reads, valid within one callback */
+    struct bh_link streams; /* live ones, dropped when the loop is freed */
+    void (*drop_stream)(struct bh_link *l);
     struct bh_loop_real *real; /* NULL: virtual */
 };
 

@@ -54,6 +54,7 @@ void bh_loop_base_init(struct bh_loop *l, uint64_t seed)
     rng_seed(l->rng, seed);
     (void)pthread_mutex_init(&l->mu, NULL);
     atomic_init(&l->stop, false);
+    bh_list_init(&l->streams);
 }
 
 void bh_loop_base_done(struct bh_loop *l)
@@ -169,6 +170,8 @@ struct bh_loop *bh_loop_free(struct bh_loop *l)
 {
     if (!l)
         return NULL;
+    while (!bh_list_empty(&l->streams))
+        l->drop_stream(l->streams.next);
     if (l->real)
         bh_loop_real_free(l);
     bh_loop_base_done(l);

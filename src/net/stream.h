@@ -106,6 +106,8 @@ const struct bh_stream_peer *bh_stream_peer(const struct bh_stream *s);
 void bh_stream_write(struct bh_stream *s, const struct bh_part *parts, size_t n);
 void bh_stream_write_str(struct bh_stream *s, struct bh_str data); /* one copied part */
 size_t bh_stream_queued(const struct bh_stream *s); /* bytes not yet given to the kernel */
+uint64_t bh_stream_sent(
+    const struct bh_stream *s); /* bytes given to the kernel since the start: shows progress */
 /* Defaults: BH_STREAM_LOW_BYTES, BH_STREAM_HIGH_BYTES. More than BH_STREAM_QUEUE_BYTES_MAX queued
  * aborts the stream. */
 void bh_stream_set_water(struct bh_stream *s, size_t low, size_t high);
