@@ -1,0 +1,427 @@
+/* The HTTPS client: the same calls as in process, over HTTP/1.1 to any Kubernetes API server.
+ *
+ * Objects are decoded once and shared like those of the watch cache. A watch is a long call whose
+ * body is one JSON document after the other.
+ */
+#include <stdio.h>
+
+#include "api/engine.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "client/client_int.h"
+#include "client/kubeconfig.h"
+#include "data/json.h"
+#include "net/http.h"
+
+#define CALL_TIMEOUT_MS       30000
+#define LIST_BYTES_MAX        ((size_t)512 << 20) /* 100,000 pods and more in one list */
+#define WATCH_EVENT_BYTES_MAX ((size_t)4 << 20)
+
+struct https {
+    struct bh_client base;
+    struct bh_http_client *http;
+    struct bh_link calls;
+};
+
+struct https_call {
+    struct bh_link link;
+    struct https *owner;
+    uint64_t id;
+    const struct bh_kind *kind;
+    enum bh_client_verb verb;
+    bh_client_fn fn;
+    void *arg;
+    struct bh_http_call *http;
+    struct bh_watch_handler watch;
+    struct bh_buf pending; /* of a watch: bytes of the event that is not complete yet */
+    struct bh_err err;     /* of a watch: what ended it */
+    int status;
+    bool cancelled;
+    int busy;
+};
+
+static void call_leave(struct https_call *k)
+{
+    if (--k->busy || !k->cancelled)
+        return;
+    bh_buf_done(&k->pending);
+    bh_free(k);
+}
+
+static void call_done(struct https_call *k)
+{
+    bh_list_del(&k->link);
+    k->http = NULL;
+    k->cancelled = true;
+}
+
+/* ---- answers ---- */
+
+static int add_item(struct bh_arena *a, const struct bh_kind *kind, struct bh_str raw, size_t *cap,
+                    struct bh_client_res *res)
+{
+    struct bh_err err = {0};
+    struct bh_obj *o = bh_obj_new(kind, raw, 0, &err);
+
+    if (!o)
+        return bh_err_set(&res->err, BH_E_PROTO, "list item: %s", err.msg);
+    bh_arena_grow(a, &res->items, cap, res->items_n + 1, sizeof(struct bh_obj *));
+    res->items[res->items_n++] = o;
+    return 0;
+}
+
+static int parse_items(struct bh_json_rd *r, struct bh_arena *a, const struct bh_kind *kind,
+                       struct bh_client_res *res)
+{
+    size_t cap = 0;
+    struct bh_str raw;
+    int rc;
+
+    if (bh_json_peek(r) == BH_JSON_NULL)
+        return bh_json_take_null(r, &res->err);
+    rc = bh_json_enter(r, &res->err);
+    while (rc >= 0 && (rc = bh_json_next_item(r, &res->err)) > 0) {
+        rc = bh_json_skip(r, &raw, &res->err);
+        if (rc >= 0)
+            rc = add_item(a, kind, raw, &cap, res);
+    }
+    return rc;
+}
+
+static int parse_list_meta(struct bh_json_rd *r, struct bh_client_res *res)
+{
+    struct bh_str key, text;
+    int64_t rv;
+    int rc = bh_json_enter(r, &res->err);
+
+    while (rc >= 0 && (rc = bh_json_next_key(r, &key, &res->err)) > 0) {
+        if (bh_str_eqc(key, "resourceVersion") && bh_json_peek(r) == BH_JSON_STR) {
+            rc = bh_json_take_str(r, &text, &res->err);
+            if (rc >= 0 && bh_str_i64(text, 0, INT64_MAX, &rv))
+                res->list_rv = (uint64_t)rv;
+        } else {
+            rc = bh_json_skip(r, NULL, &res->err);
+        }
+    }
+    return rc;
+}
+
+static void parse_list(struct bh_arena *a, const struct bh_kind *kind, struct bh_str body,
+                       struct bh_client_res *res)
+{
+    struct bh_json_rd r;
+    struct bh_str key;
+    int rc;
+
+    bh_json_rd_init(&r, body, a);
+    rc = bh_json_enter(&r, &res->err);
+    while (rc >= 0 && (rc = bh_json_next_key(&r, &key, &res->err)) > 0) {
+        if (bh_str_eqc(key, "items"))
+            rc = parse_items(&r, a, kind, res);
+        else if (bh_str_eqc(key, "metadata"))
+            rc = parse_list_meta(&r, res);
+        else
+            rc = bh_json_skip(&r, NULL, &res->err);
+    }
+    if (rc < 0)
+        res->err.code = BH_E_PROTO;
+}
+
+/* The object of a 2xx answer, when it is one of the request's kind (a deletion may answer with a
+ * Status). */
+static struct bh_obj *parse_object(struct bh_arena *a, const struct bh_kind *kind,
+                                   struct bh_str body)
+{
+    struct bh_str api_version, name;
+    struct bh_err err = {0};
+
+    if (bh_json_peek_kind(body, a, &api_version, &name, &err) < 0 || !bh_str_eq(name, kind->kind) ||
+        !bh_str_eq(api_version, kind->api_version))
+        return NULL;
+    return bh_obj_new(kind, body, 0, &err);
+}
+
+static void https_answered(void *arg, const struct bh_http_response *r, const struct bh_err *err)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct https_call *k = arg;
+    struct bh_client_res res = {0};
+    struct bh_obj *obj = NULL;
+
+    k->busy++;
+    call_done(k);
+    if (!r || err->code != BH_OK) {
+        res.err = *err;
+        if (res.err.code == BH_OK || res.err.code == BH_E_IO)
+            res.err.code = BH_E_UNAVAILABLE;
+    } else {
+        res.status = r->status;
+        res.body = r->body;
+        if (r->status < 200 || r->status > 299)
+            bh_client_status(a, r->status, r->body, &res);
+        else if (k->verb == BH_VERB_LIST)
+            parse_list(a, k->kind, r->body, &res);
+        else
+            res.obj = obj = parse_object(a, k->kind, r->body);
+    }
+    if (k->fn)
+        k->fn(k->arg, &res);
+    else if (res.err.code != BH_OK)
+        bh_log(BH_DEBUG, "request failed", BH_STR("resource", k->kind->resource),
+               BH_CSTR("error", res.err.msg));
+    (void)bh_obj_unref(obj);
+    for (size_t i = 0; i < res.items_n; i++)
+        (void)bh_obj_unref(res.items[i]);
+    call_leave(k);
+}
+
+/* ---- watches ---- */
+
+static void watch_error(struct https_call *k, struct bh_arena *a, struct bh_str status)
+{
+    struct bh_client_res res = {0};
+
+    bh_client_status(a, 0, status, &res);
+    k->err = res.err;
+    if (k->err.code == BH_OK)
+        k->err.code = BH_E_INTERNAL;
+}
+
+static void watch_event(struct https_call *k, struct bh_str line)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    static const struct {
+        const char *name;
+        enum bh_cw_type type;
+    } types[] = {{"ADDED", BH_CW_ADDED}, {"MODIFIED", BH_CW_MODIFIED}, {"DELETED", BH_CW_DELETED}};
+    struct bh_str key, type = {0}, raw = {0};
+    struct bh_err err = {0};
+    struct bh_json_rd r;
+    struct bh_obj *o;
+    int rc;
+
+    bh_json_rd_init(&r, line, a);
+    rc = bh_json_enter(&r, &err);
+    while (rc >= 0 && (rc = bh_json_next_key(&r, &key, &err)) > 0) {
+        if (bh_str_eqc(key, "type"))
+            rc = bh_json_take_str(&r, &type, &err);
+        else
+            rc = bh_json_skip(&r, bh_str_eqc(key, "object") ? &raw : NULL, &err);
+    }
+    if (rc < 0 || !raw.n) {
+        (void)bh_err_set(&k->err, BH_E_PROTO, "watch event: %s", err.msg);
+        return;
+    }
+    if (bh_str_eqc(type, "ERROR")) {
+        watch_error(k, a, raw);
+        return;
+    }
+    o = bh_obj_new(k->kind, raw, 0, &err);
+    if (!o) {
+        (void)bh_err_set(&k->err, BH_E_PROTO, "watch event: %s", err.msg);
+        return;
+    }
+    if (bh_str_eqc(type, "BOOKMARK"))
+        k->watch.event(k->watch.arg, BH_CW_BOOKMARK, NULL, o->rv);
+    for (size_t i = 0; i < BH_COUNT(types); i++)
+        if (bh_str_eqc(type, types[i].name))
+            k->watch.event(k->watch.arg, types[i].type, o, o->rv);
+    (void)bh_obj_unref(o);
+}
+
+static void watch_head(void *arg, const struct bh_http_response *r)
+{
+    struct https_call *k = arg;
+
+    k->status = r->status;
+}
+
+static void watch_chunk(void *arg, struct bh_str data)
+{
+    struct https_call *k = arg;
+    size_t used = 0;
+
+    k->busy++;
+    bh_buf_adds(&k->pending, data);
+    if (k->pending.overflow)
+        (void)bh_err_set(&k->err, BH_E_PROTO, "watch event too large");
+    /* Servers end each event with a newline; JSON strings hold none. */
+    while (k->status == 200 && !k->cancelled && k->err.code == BH_OK) {
+        struct bh_str rest = bh_str_sub(bh_buf_str(&k->pending), used, k->pending.n);
+        ptrdiff_t end = bh_str_chr(rest, '\n', 0);
+
+        if (end < 0)
+            break;
+        if (end > 0)
+            watch_event(k, bh_str_sub(rest, 0, (size_t)end));
+        used += (size_t)end + 1;
+    }
+    bh_buf_drop_front(&k->pending, used);
+    if (k->err.code != BH_OK && !k->cancelled) {
+        struct bh_http_call *http = k->http;
+
+        call_done(k);
+        bh_http_call_cancel(http);
+        k->watch.ended(k->watch.arg, &k->err);
+    }
+    call_leave(k);
+}
+
+static void watch_done(void *arg, const struct bh_http_response *r, const struct bh_err *err)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct https_call *k = arg;
+
+    k->busy++;
+    call_done(k);
+    if (r && k->status != 200) {
+        struct bh_client_res res = {0};
+
+        bh_client_status(a, k->status, bh_buf_str(&k->pending), &res);
+        k->err = res.err;
+    } else if (!r && err->code != BH_OK && k->status != 200) {
+        k->err = *err; /* never began; one that began and broke is resumed at once */
+    }
+    k->watch.ended(k->watch.arg, &k->err);
+    call_leave(k);
+}
+
+/* ---- calls ---- */
+
+static struct https_call *https_new_call(struct https *c, uint64_t id,
+                                         const struct bh_client_req *req)
+{
+    struct https_call *k = bh_calloc(1, sizeof(*k));
+
+    k->owner = c;
+    k->id = id;
+    k->kind = req->kind;
+    k->verb = req->verb;
+    k->pending.max = WATCH_EVENT_BYTES_MAX;
+    bh_list_add_tail(&c->calls, &k->link);
+    return k;
+}
+
+static void https_send(struct https_call *k, const struct bh_client_req *req, uint64_t watch_rv)
+{
+    bool watch = req->verb == BH_VERB_WATCH;
+    BH_AUTO_BUF url = {.max = BH_URL_BYTES_MAX};
+    struct bh_http_header h[2];
+    struct bh_http_request rq = {
+        .method = bh_s(bh_client_method(req->verb)), .headers = h, .body = req->body, .arg = k};
+
+    bh_client_url(&url, req, watch_rv);
+    rq.target = bh_buf_str(&url);
+    h[rq.headers_n++] = BH_HTTP_HEADER("Accept", BH_S("application/json"));
+    if (req->body.n)
+        h[rq.headers_n++] = BH_HTTP_HEADER(
+            "Content-Type",
+            bh_s(bh_client_patch_media(req->verb == BH_VERB_PATCH ? req->patch : BH_PATCH_NONE)));
+    rq.timeout_ms = req->timeout_ms ? req->timeout_ms : CALL_TIMEOUT_MS;
+    rq.body_bytes_max = LIST_BYTES_MAX;
+    rq.long_call = watch;
+    rq.done = watch ? watch_done : https_answered;
+    if (watch) {
+        rq.on_head = watch_head;
+        rq.on_chunk = watch_chunk;
+    }
+    k->http = bh_http_call_start(k->owner->http, &rq);
+}
+
+static void https_call(struct bh_client *base, uint64_t id, const struct bh_client_req *req,
+                       bh_client_fn fn, void *arg)
+{
+    struct https_call *k = https_new_call((struct https *)base, id, req);
+
+    k->fn = fn;
+    k->arg = arg;
+    https_send(k, req, 0);
+}
+
+static void https_watch(struct bh_client *base, uint64_t id, const struct bh_client_req *req,
+                        uint64_t rv, const struct bh_watch_handler *h)
+{
+    struct https_call *k = https_new_call((struct https *)base, id, req);
+
+    k->watch = *h;
+    https_send(k, req, rv);
+}
+
+static void call_cancel(struct https_call *k)
+{
+    struct bh_http_call *http = k->http;
+
+    k->busy++;
+    call_done(k);
+    bh_http_call_cancel(http);
+    call_leave(k);
+}
+
+static void https_cancel(struct bh_client *base, uint64_t id)
+{
+    struct https *c = (struct https *)base;
+
+    bh_list_for_safe(it, &c->calls)
+    {
+        struct https_call *k = bh_container(it, struct https_call, link);
+
+        if (k->id == id) {
+            call_cancel(k);
+            return;
+        }
+    }
+}
+
+static void https_free(struct bh_client *base)
+{
+    struct https *c = (struct https *)base;
+
+    while (!bh_list_empty(&c->calls))
+        call_cancel(bh_container(c->calls.next, struct https_call, link));
+    (void)bh_http_client_free(c->http);
+    bh_free(c);
+}
+
+static const struct bh_client_vtable https_vt = {https_call, https_watch, https_cancel, https_free};
+
+struct bh_client *bh_client_new_kubeconfig(struct bh_loop *l, const char *path,
+                                           const char *user_agent, struct bh_err *err)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_kubeconfig kc = {0};
+    struct bh_http_client_opts o = {.conns_max = 64, .user_agent = user_agent};
+    struct https *c;
+
+    if (bh_kubeconfig_load(a, path, &kc, err) < 0)
+        return NULL;
+    if (kc.tls) {
+        static const char *const alpn[] = {"http/1.1", NULL};
+        const struct bh_tls_opts t = {.cert_pem = kc.cert_pem,
+                                      .key_pem = kc.key_pem,
+                                      .ca_pem = kc.ca_pem,
+                                      .alpn = alpn,
+                                      .insecure_skip_verify = kc.insecure};
+
+        o.tls = bh_tls_new(&t, err);
+        if (!o.tls) {
+            (void)bh_err_wrap(err, "%s", path);
+            return NULL;
+        }
+    }
+    o.host = kc.host;
+    o.port = kc.port;
+    o.server_name = kc.server_name;
+    c = bh_calloc(1, sizeof(*c));
+    c->base.vt = &https_vt;
+    c->base.loop = l;
+    (void)snprintf(c->base.user_agent, sizeof(c->base.user_agent), "%s", user_agent);
+    c->http = bh_http_client_new(l, &o);
+    (void)bh_tls_unref(o.tls);
+    if (kc.token.n)
+        bh_http_client_set_bearer(c->http, kc.token);
+    bh_list_init(&c->calls);
+    return &c->base;
+}
