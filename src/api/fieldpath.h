@@ -1,9 +1,10 @@
 /* managedFields: sets of field paths, and who owns them.
  *
- * A set belongs to the arena it was made in and is not changed after it has been handed out; operations give new sets
- * that may share parts with their arguments, so use one arena for all of a computation. Paths of unknown fields (no
- * descriptor) are treated as upstream treats untyped data: maps granular, lists atomic.
- * Thread: one at a time per arena. Nesting is limited by BH_JSON_DEPTH_MAX.
+ * A set belongs to the arena it was made in and is not changed after it has been handed out;
+ * operations give new sets that may share parts with their arguments, so use one arena for all of a
+ * computation. Paths of unknown fields (no descriptor) are treated as upstream treats untyped data:
+ * maps granular, lists atomic. Thread: one at a time per arena. Nesting is limited by
+ * BH_JSON_DEPTH_MAX.
  */
 #ifndef BH_API_FIELDPATH_H
 #define BH_API_FIELDPATH_H
@@ -18,27 +19,33 @@ struct bh_fset; /* NULL is the empty set */
 bool bh_fset_empty(const struct bh_fset *s);
 bool bh_fset_equal(const struct bh_fset *x, const struct bh_fset *y);
 struct bh_fset *bh_fset_union(struct bh_arena *a, const struct bh_fset *x, const struct bh_fset *y);
-struct bh_fset *bh_fset_intersection(struct bh_arena *a, const struct bh_fset *x, const struct bh_fset *y);
-struct bh_fset *bh_fset_difference(struct bh_arena *a, const struct bh_fset *x, const struct bh_fset *y);
+struct bh_fset *bh_fset_intersection(struct bh_arena *a, const struct bh_fset *x,
+                                     const struct bh_fset *y);
+struct bh_fset *bh_fset_difference(struct bh_arena *a, const struct bh_fset *x,
+                                   const struct bh_fset *y);
 /* As difference, but a member of y also takes away everything below it. */
-struct bh_fset *bh_fset_recursive_difference(struct bh_arena *a, const struct bh_fset *x, const struct bh_fset *y);
+struct bh_fset *bh_fset_recursive_difference(struct bh_arena *a, const struct bh_fset *x,
+                                             const struct bh_fset *y);
 
 /* fieldsV1 JSON: {"f:metadata":{"f:labels":{".":{},"f:a":{}}}}. */
-BH_MUST int bh_fset_decode(struct bh_str json, struct bh_arena *a, struct bh_fset **ret, struct bh_err *err);
+BH_MUST int bh_fset_decode(struct bh_str json, struct bh_arena *a, struct bh_fset **ret,
+                           struct bh_err *err);
 void bh_fset_encode(const struct bh_fset *s, struct bh_buf *out);
-/* Calls fn for each member with its path as upstream prints it: ".spec.containers[name=\"c\"].image". */
+/* Calls fn for each member with its path as upstream prints it:
+ * ".spec.containers[name=\"c\"].image". */
 void bh_fset_each(const struct bh_fset *s, void (*fn)(void *arg, struct bh_str path), void *arg);
 
 /* All paths a document holds. t is the type of the object without kind and apiVersion. */
-BH_MUST int bh_fset_of_json(const struct bh_type *t, struct bh_str doc, struct bh_arena *a, struct bh_fset **ret,
-                            struct bh_err *err);
+BH_MUST int bh_fset_of_json(const struct bh_type *t, struct bh_str doc, struct bh_arena *a,
+                            struct bh_fset **ret, struct bh_err *err);
 /* What differs between two documents of one type; each result may be NULL. */
 struct bh_fset_diff {
     struct bh_fset *removed, *modified, *added;
 };
-BH_MUST int bh_fset_compare(const struct bh_type *t, struct bh_str old_doc, struct bh_str new_doc, struct bh_arena *a,
-                            struct bh_fset_diff *ret, struct bh_err *err);
-/* Leaves out what nobody owns: apiVersion, kind, metadata.name, uid, managedFields … (upstream's stripMeta). */
+BH_MUST int bh_fset_compare(const struct bh_type *t, struct bh_str old_doc, struct bh_str new_doc,
+                            struct bh_arena *a, struct bh_fset_diff *ret, struct bh_err *err);
+/* Leaves out what nobody owns: apiVersion, kind, metadata.name, uid, managedFields … (upstream's
+ * stripMeta). */
 struct bh_fset *bh_fset_strip_meta(struct bh_arena *a, const struct bh_fset *s);
 
 /* One entry of metadata.managedFields. */
@@ -55,25 +62,31 @@ struct bh_managers {
     size_t n;
 };
 
-/* fieldsV1 text of the value of metadata.managedFields (a JSON array) to entries. Malformed: -BH_E_BAD_REQUEST. */
-BH_MUST int bh_managers_decode(struct bh_str json, struct bh_arena *a, struct bh_managers *ret, struct bh_err *err);
+/* fieldsV1 text of the value of metadata.managedFields (a JSON array) to entries. Malformed:
+ * -BH_E_BAD_REQUEST. */
+BH_MUST int bh_managers_decode(struct bh_str json, struct bh_arena *a, struct bh_managers *ret,
+                               struct bh_err *err);
 /* Sorted by operation, time in whole seconds, manager; appended as a JSON array. */
 void bh_managers_encode(struct bh_managers *m, struct bh_buf *out);
 
-#define BH_UPDATERS_MAX 10 /* Update entries of one object; the oldest merge into "ancient-changes" */
+#define BH_UPDATERS_MAX                                                                            \
+    10 /* Update entries of one object; the oldest merge into "ancient-changes" */
 
-/* An update (also a patch, also a create with old_doc "{}") by one manager: what it added or changed becomes its own
- * and leaves the others, what it removed leaves everybody. self names manager, operation "Update", api_version and
- * subresource; now is its time. Documents are in the version self->api_version. In place; the results are in a.
- * convert (may be NULL) gives both documents in another version, for entries made through that one; without it, or
- * when it fails, such entries are compared in the version at hand. */
+/* An update (also a patch, also a create with old_doc "{}") by one manager: what it added or
+ * changed becomes its own and leaves the others, what it removed leaves everybody. self names
+ * manager, operation "Update", api_version and subresource; now is its time. Documents are in the
+ * version self->api_version. In place; the results are in a. convert (may be NULL) gives both
+ * documents in another version, for entries made through that one; without it, or when it fails,
+ * such entries are compared in the version at hand. */
 struct bh_managed_convert {
-    bool (*fn)(void *arg, struct bh_str api_version, const struct bh_type **ret_t, struct bh_str *ret_old,
-               struct bh_str *ret_new);
+    bool (*fn)(void *arg, struct bh_str api_version, const struct bh_type **ret_t,
+               struct bh_str *ret_old, struct bh_str *ret_new);
     void *arg;
 };
-BH_MUST int bh_managers_update(struct bh_managers *m, const struct bh_type *t, struct bh_str old_doc,
-                               struct bh_str new_doc, const struct bh_manager *self,
-                               const struct bh_managed_convert *convert, struct bh_arena *a, struct bh_err *err);
+BH_MUST int bh_managers_update(struct bh_managers *m, const struct bh_type *t,
+                               struct bh_str old_doc, struct bh_str new_doc,
+                               const struct bh_manager *self,
+                               const struct bh_managed_convert *convert, struct bh_arena *a,
+                               struct bh_err *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* Named string formats: format=NAME in the schema. Each returns NULL when s fits, else upstream's detail text.
+/* Named string formats: format=NAME in the schema. Each returns NULL when s fits, else upstream's
+ * detail text.
  *
  * a is for texts that have to be built; many are static. Thread: any.
  */
@@ -18,11 +19,13 @@ const char *bh_format_labelvalue(struct bh_str s, struct bh_arena *a);
 const char *bh_format_cidentifier(struct bh_str s, struct bh_arena *a);
 const char *bh_format_envvarname(struct bh_str s, struct bh_arena *a);
 const char *bh_format_configmapkey(struct bh_str s, struct bh_arena *a);
-const char *bh_format_portname(struct bh_str s, struct bh_arena *a); /* IANA service name, 15 bytes */
+const char *bh_format_portname(struct bh_str s,
+                               struct bh_arena *a); /* IANA service name, 15 bytes */
 const char *bh_format_uuid(struct bh_str s, struct bh_arena *a);
-const char *bh_format_ip(struct bh_str s, struct bh_arena *a);   /* IPv4 or IPv6 */
+const char *bh_format_ip(struct bh_str s, struct bh_arena *a); /* IPv4 or IPv6 */
 const char *bh_format_cidr(struct bh_str s, struct bh_arena *a);
 const char *bh_format_pathsegment(struct bh_str s, struct bh_arena *a);
-const char *bh_format_name(struct bh_str s, struct bh_arena *a); /* "name" for printing only: always fits */
+const char *bh_format_name(struct bh_str s,
+                           struct bh_arena *a); /* "name" for printing only: always fits */
 
 #endif

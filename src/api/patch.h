@@ -1,8 +1,8 @@
 /* The three patch formats over JSON documents: text in, text out.
  *
- * doc and the result are whole JSON objects (with kind and apiVersion when they have them); the result is appended to
- * out, compact. Nothing is validated here: the caller decodes the result again. Transient memory is in a.
- * Thread: any. Limits: BH_JSON_DEPTH_MAX, BH_PATCH_OPS_MAX.
+ * doc and the result are whole JSON objects (with kind and apiVersion when they have them); the
+ * result is appended to out, compact. Nothing is validated here: the caller decodes the result
+ * again. Transient memory is in a. Thread: any. Limits: BH_JSON_DEPTH_MAX, BH_PATCH_OPS_MAX.
  */
 #ifndef BH_API_PATCH_H
 #define BH_API_PATCH_H
@@ -15,16 +15,17 @@
 #define BH_PATCH_OPS_MAX 10000 /* operations of one JSON patch: upstream's limit, 413 beyond */
 
 /* RFC 7386. -BH_E_BAD_REQUEST when the patch is not an object. */
-BH_MUST int bh_patch_merge(struct bh_str doc, struct bh_str patch, struct bh_arena *a, struct bh_buf *out,
-                           struct bh_err *err);
-/* RFC 6902 with the habits of upstream's library (indices -1 and 01 work in add, replace of a missing map key adds it
- * …). -BH_E_BAD_REQUEST: not a list of operations; -BH_E_INVALID: an operation failed (one fixed text); -BH_E_LIMIT. */
-BH_MUST int bh_patch_json(struct bh_str doc, struct bh_str patch, struct bh_arena *a, struct bh_buf *out,
-                          struct bh_err *err);
-/* Strategic merge patch, driven by the merge keys and strategies of t (the type of the object). -BH_E_BAD_REQUEST for
- * a malformed patch or $retainKeys, -BH_E_INTERNAL where upstream answers 500 (unknown directive, missing merge key,
- * bad $setElementOrder). */
-BH_MUST int bh_patch_strategic(const struct bh_type *t, struct bh_str doc, struct bh_str patch, struct bh_arena *a,
-                               struct bh_buf *out, struct bh_err *err);
+BH_MUST int bh_patch_merge(struct bh_str doc, struct bh_str patch, struct bh_arena *a,
+                           struct bh_buf *out, struct bh_err *err);
+/* RFC 6902 with the habits of upstream's library (indices -1 and 01 work in add, replace of a
+ * missing map key adds it …). -BH_E_BAD_REQUEST: not a list of operations; -BH_E_INVALID: an
+ * operation failed (one fixed text); -BH_E_LIMIT. */
+BH_MUST int bh_patch_json(struct bh_str doc, struct bh_str patch, struct bh_arena *a,
+                          struct bh_buf *out, struct bh_err *err);
+/* Strategic merge patch, driven by the merge keys and strategies of t (the type of the object).
+ * -BH_E_BAD_REQUEST for a malformed patch or $retainKeys, -BH_E_INTERNAL where upstream answers 500
+ * (unknown directive, missing merge key, bad $setElementOrder). */
+BH_MUST int bh_patch_strategic(const struct bh_type *t, struct bh_str doc, struct bh_str patch,
+                               struct bh_arena *a, struct bh_buf *out, struct bh_err *err);
 
 #endif

@@ -1,21 +1,17 @@
 /* Descriptors: what the schema says about each message, field and kind, as constant tables.
  *
- * tools/apigen.py makes one bh_type per message and one bh_kind per kind from api/(star).api, with the structs they
- * describe; a custom resource brings tables of the same form that are built at run time. One engine (api/engine.h and
- * its neighbours) walks them. Everything here is immutable once it is reachable. Thread: any.
+ * tools/apigen.py makes one bh_type per message and one bh_kind per kind from api/(star).api, with
+ * the structs they describe; a custom resource brings tables of the same form that are built at run
+ * time. One engine (api/engine.h and its neighbours) walks them. Everything here is immutable once
+ * it is reachable. Thread: any.
  */
 #ifndef BH_API_TYPES_H
 #define BH_API_TYPES_H
 
 #include "base/str.h"
+#include "data/time_fmt.h" /* struct bh_time */
 
 /* ---- values that appear in generated structs ---- */
-
-/* A point in time, UTC. The zero value (sec and nsec 0) is not a time but "absent". */
-struct bh_time {
-    int64_t sec; /* since 1970 */
-    int32_t nsec;
-};
 
 struct bh_intstr {
     bool is_str;
@@ -79,13 +75,20 @@ struct bh_bool_map {
     size_t n;
 };
 
+struct bh_time_entry {
+    struct bh_str key;
+    struct bh_time value;
+};
+struct bh_time_map {
+    struct bh_time_entry *p;
+    size_t n;
+};
+
 /* The shape that every generated vector and map has: a pointer and a count. */
 struct bh_vec {
     void *p;
     size_t n;
 };
-
-static inline bool bh_time_is_zero(struct bh_time t) { return t.sec == 0 && t.nsec == 0; }
 
 /* ---- descriptors ---- */
 
@@ -102,7 +105,8 @@ enum bh_ftype {
     BH_T_TIME,      /* struct bh_time, whole seconds on the wire */
     BH_T_MICROTIME, /* struct bh_time, six decimals on the wire */
     BH_T_INTORSTR,  /* struct bh_intstr */
-    BH_T_MESSAGE,   /* the struct of msg, or a pointer to it when the field is BH_F_PTR and not a list or map */
+    BH_T_MESSAGE, /* the struct of msg, or a pointer to it when the field is BH_F_PTR and not a list
+                     or map */
 };
 
 enum bh_shape {
@@ -112,63 +116,68 @@ enum bh_shape {
 };
 
 enum bh_field_flag {
-    BH_F_PTR = 1 << 0,       /* a pointer upstream: absent differs from zero (has_ flag; NULL for a message) */
+    BH_F_PTR =
+        1 << 0, /* a pointer upstream: absent differs from zero (has_ flag; NULL for a message) */
     BH_F_ALWAYS = 1 << 1,    /* written even when empty; a nil list or pointer as null */
     BH_F_INLINE = 1 << 2,    /* the fields of this message stand in the parent's JSON object */
     BH_F_REQUIRED = 1 << 3,  /* Required error when empty */
     BH_F_IMMUTABLE = 1 << 4, /* may not change on update */
     BH_F_HAS_MIN = 1 << 5,
     BH_F_HAS_MAX = 1 << 6,
-    BH_F_PATCH_MERGE = 1 << 7,       /* strategic merge patch: merge by merge_key, or as a set of scalars */
+    BH_F_PATCH_MERGE =
+        1 << 7, /* strategic merge patch: merge by merge_key, or as a set of scalars */
     BH_F_PATCH_REPLACE = 1 << 8,     /* patchStrategy=replace, stated */
     BH_F_PATCH_RETAIN_KEYS = 1 << 9, /* patchStrategy=retainKeys */
     BH_F_ATOMIC_MAP = 1 << 10,       /* map=atomic */
     BH_F_ATOMIC_STRUCT = 1 << 11,    /* struct=atomic */
-    BH_F_OMITZERO = 1 << 12,         /* an embedded message that is left out when all of it is empty */
+    BH_F_GRANULAR = 1 << 12,         /* map=granular, struct=granular: undoes an atomic message */
 };
 
 enum bh_list_type { BH_LIST_UNSET, BH_LIST_ATOMIC, BH_LIST_SET, BH_LIST_MAP };
 
 struct bh_type;
 
-/* A named format: returns NULL when s fits, else the detail of the Invalid error. The text is allocated in a or
- * static. See api/formats.h. */
+/* A named format: returns NULL when s fits, else the detail of the Invalid error. The text is
+ * allocated in a or static. See api/formats.h. */
 typedef const char *(*bh_format_fn)(struct bh_str s, struct bh_arena *a);
 
 struct bh_field {
-    struct bh_str json;  /* name in JSON; of an inline field the Go type name, for error texts only */
-    uint32_t num;        /* protobuf number, 0: not in protobuf */
-    uint32_t off;        /* of the value in the struct */
-    uint32_t off_has;    /* of has_x; UINT32_MAX when there is none */
-    uint8_t type;        /* enum bh_ftype */
-    uint8_t shape;       /* enum bh_shape */
-    uint8_t list_type;   /* enum bh_list_type */
-    uint16_t flags;      /* enum bh_field_flag */
-    uint32_t elem_size;  /* LIST: of an element; MAP: of an entry; ONE: of the value */
-    uint32_t value_off;  /* MAP: offset of the value in its entry */
+    struct bh_str
+        json;          /* name in JSON; of an inline field the Go type name, for error texts only */
+    uint32_t num;      /* protobuf number, 0: not in protobuf */
+    uint32_t off;      /* of the value in the struct */
+    uint32_t off_has;  /* of has_x; UINT32_MAX when there is none */
+    uint8_t type;      /* enum bh_ftype */
+    uint8_t shape;     /* enum bh_shape */
+    uint8_t list_type; /* enum bh_list_type */
+    uint16_t flags;    /* enum bh_field_flag */
+    uint32_t elem_size;        /* LIST: of an element; MAP: of an entry; ONE: of the value */
+    uint32_t value_off;        /* MAP: offset of the value in its entry */
     const struct bh_type *msg; /* of BH_T_MESSAGE */
-    struct bh_str go_type;     /* Go type in decoding errors: "string", "v1.RestartPolicy", "v1.Container" */
-    struct bh_str key;         /* NAME in key=NAME: strategic merge key */
+    struct bh_str
+        go_type; /* Go type in decoding errors: "string", "v1.RestartPolicy", "v1.Container" */
+    struct bh_str key;             /* NAME in key=NAME: strategic merge key */
     const struct bh_str *map_keys; /* list=map keys=… */
     uint32_t n_map_keys;
-    uint32_t max_len;          /* 0: none */
-    uint32_t max_items;        /* 0: none */
+    uint32_t max_len;   /* 0: none */
+    uint32_t max_items; /* 0: none */
     const struct bh_str *enums;
     uint32_t n_enums;
     int64_t min, max;
-    struct bh_str def;         /* default as JSON text; p == NULL: none */
-    struct bh_str format;      /* name of the format; n == 0: none */
+    struct bh_str def;    /* default as JSON text; p == NULL: none */
+    struct bh_str format; /* name of the format; n == 0: none */
     bh_format_fn format_fn;
-    struct bh_str gate;        /* feature gate; n == 0: none */
+    struct bh_str gate; /* feature gate; n == 0: none */
     struct bh_str doc;
 };
 
 enum bh_type_flag {
-    BH_M_BARE = 1 << 0,        /* its JSON is that of its only field (upstream: a named list or map) */
+    BH_M_BARE = 1 << 0, /* its JSON is that of its only field (upstream: a named list or map) */
     BH_M_HAS_DEFAULTS = 1 << 1, /* some field below has a static default */
-    BH_M_HAS_GATES = 1 << 2,   /* some field below has a feature gate */
+    BH_M_HAS_GATES = 1 << 2,    /* some field below has a feature gate */
     BH_M_HAS_INLINE = 1 << 3,
-    BH_M_ATOMIC = 1 << 4,      /* struct=atomic on the message: wherever it is used */
+    BH_M_ATOMIC = 1 << 4,    /* struct=atomic on the message: wherever it is used */
+    BH_M_HAS_RULES = 1 << 5, /* some field below has something to validate */
 };
 
 struct bh_type {
@@ -183,26 +192,28 @@ struct bh_type {
     uint32_t n_fields;
     const uint16_t *by_num; /* indexes of the fields with a number, ascending by number */
     uint32_t n_by_num;
-    /* Field lookup by JSON name, inline messages included: hash h of the name (bh_name_hash) gives the first slot
-     * h & hash_mask, linear probing; 0 is empty, else 1 + index. Inline fields appear under their own names with the
-     * path through the inline messages: see bh_type_find(). */
+    /* Field lookup by JSON name, inline messages included: hash h of the name (bh_name_hash) gives
+     * the first slot h & hash_mask, linear probing; 0 is empty, else 1 + index. Inline fields
+     * appear under their own names with the path through the inline messages: see bh_type_find().
+     */
     const uint16_t *hash;
     uint32_t hash_mask;
-    const struct bh_field_ref *refs; /* what the hash slots index: own fields first, then those of inline messages */
+    const struct bh_field_ref
+        *refs; /* what the hash slots index: own fields first, then those of inline messages */
     uint32_t n_refs;
 };
 
-/* A field as seen from a message: its offset counts from the start of the message's struct even when it belongs to an
- * inline one. An inline message is always embedded, never a pointer. */
+/* A field as seen from a message: its offset counts from the start of the message's struct even
+ * when it belongs to an inline one. An inline message is always embedded, never a pointer. */
 struct bh_field_ref {
     const struct bh_field *f;
-    uint32_t base;       /* to be added to f->off and f->off_has */
-    uint16_t via;        /* 1 + index in fields of the inline field it came through, 0: own */
-    uint32_t hash;       /* bh_name_hash of the JSON name */
+    uint32_t base; /* to be added to f->off and f->off_has */
+    uint16_t via;  /* 1 + index in fields of the inline field it came through, 0: own */
+    uint32_t hash; /* bh_name_hash of the JSON name */
 };
 
-/* Hash of a JSON field name: the same in tools/apigen.py. Names are short and trusted to differ: it only has to
- * spread, collisions are compared. */
+/* Hash of a JSON field name: the same in tools/apigen.py. Names are short and trusted to differ: it
+ * only has to spread, collisions are compared. */
 static inline uint32_t bh_name_hash(const char *p, size_t n)
 {
     uint32_t h = (uint32_t)n * 0x9e3779b1u;
@@ -241,10 +252,12 @@ enum bh_verb {
 struct bh_kind;
 
 struct bh_subresource {
-    struct bh_str name;         /* "status", "scale", "binding" … */
-    const struct bh_kind *body; /* kind of its body when that is another one, else NULL (the kind itself) */
-    struct bh_str body_gvk;     /* as in the schema: "" or "Binding" or "autoscaling/v1/Scale" */
-    uint32_t verbs;             /* of the subresource: get patch update, or create … */
+    struct bh_str name; /* "status", "scale", "binding" … */
+    const struct bh_kind
+        *body; /* kind of its body when that is another one, else NULL (the kind itself) */
+    struct bh_str body_gvk; /* as in the schema: "" or "Binding" or "autoscaling/v1/Scale" */
+    uint32_t verbs;         /* of the subresource: get patch update, or create … */
+    bool unserved;          /* in the schema, not offered by this server */
 };
 
 /* Writes a column's cell as a JSON value. obj is the decoded struct. */
@@ -267,40 +280,49 @@ struct bh_kind {
     struct bh_str api_version; /* "v1", "apps/v1" */
     struct bh_str kind;        /* "Pod" */
     struct bh_str list_kind;   /* "PodList" */
-    struct bh_str resource;    /* "pods"; empty: a kind that is only ever a body (Status, DeleteOptions …) */
+    struct bh_str
+        resource; /* "pods"; empty: a kind that is only ever a body (Status, DeleteOptions …) */
     struct bh_str singular;
     const struct bh_str *short_names;
     uint32_t n_short_names;
     const struct bh_str *categories;
     uint32_t n_categories;
     bool namespaced;
+    bool unserved; /* in the schema, not offered by this server */
     const struct bh_subresource *subs;
     uint32_t n_subs;
     uint32_t verbs; /* enum bh_verb; 0: not stored */
     const struct bh_column *columns;
     uint32_t n_columns;
-    const struct bh_str *selectable; /* beside metadata.name and metadata.namespace */
+    const struct bh_str *selectable;   /* names, beside metadata.name and metadata.namespace */
+    const struct bh_str *select_paths; /* where each stands in the object, for bh_path_text() */
     uint32_t n_selectable;
     const struct bh_str *indexed;
     uint32_t n_indexed;
     struct bh_str hub;          /* version in which it is stored */
     const struct bh_type *type; /* of the object, without kind and apiVersion */
-    const struct bh_type *list_type; /* {metadata ListMeta, items []type}; NULL when it has no list */
-    uint32_t meta_off;          /* of struct bh_meta_v1_object_meta in the object; UINT32_MAX: it has none */
-    uint32_t list_items_off;    /* of items in the list struct */
-    uint32_t list_meta_off;     /* of metadata in the list struct */
+    const struct bh_type
+        *list_type;    /* {metadata ListMeta, items []type}; NULL when it has no list */
+    uint32_t meta_off; /* of struct bh_meta_v1_object_meta in the object; UINT32_MAX: it has none */
+    uint32_t list_items_off; /* of items in the list struct */
+    uint32_t list_meta_off;  /* of metadata in the list struct */
     struct bh_str doc;
 };
 
 /* All kinds of the schema in the order of the files; *n gets their number. */
 const struct bh_kind *const *bh_kinds(size_t *n);
 /* group "" is the core group. NULL when there is none. */
-const struct bh_kind *bh_kind_by_resource(struct bh_str group, struct bh_str version, struct bh_str resource);
-const struct bh_kind *bh_kind_by_gvk(struct bh_str group, struct bh_str version, struct bh_str kind);
-/* api_version "apps/v1" as it stands in an object. Finds also meta kinds (DeleteOptions, Status) in any group. */
+const struct bh_kind *bh_kind_by_resource(struct bh_str group, struct bh_str version,
+                                          struct bh_str resource);
+const struct bh_kind *bh_kind_by_gvk(struct bh_str group, struct bh_str version,
+                                     struct bh_str kind);
+/* api_version "apps/v1" as it stands in an object. Finds also meta kinds (DeleteOptions, Status) in
+ * any group. */
 const struct bh_kind *bh_kind_by_api_version(struct bh_str api_version, struct bh_str kind);
 /* The version in which objects of k are stored (k itself when it says no hub). */
 const struct bh_kind *bh_kind_hub(const struct bh_kind *k);
+/* Every feature gate that the schema names, sorted. */
+const struct bh_str *bh_schema_gates(size_t *n);
 const struct bh_subresource *bh_kind_sub(const struct bh_kind *k, struct bh_str name);
 
 #endif
