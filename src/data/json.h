@@ -2,9 +2,10 @@
  *
  * Behaviour follows Go's encoding/json, because clients see it: the words of syntax errors, invalid
  * UTF-8 and lone surrogates replaced by U+FFFD on reading, and `<`, `>`, `&`, U+2028, U+2029
- * escaped on writing. No function recurses. Nesting is limited to BH_JSON_DEPTH_MAX: -BH_E_LIMIT
- * "exceeded max depth". Other syntax errors are -BH_E_BAD_REQUEST. Thread: any; a reader or a tree
- * belongs to one thread at a time, a tree nobody changes may be read by many.
+ * escaped on writing. No function recurses. Nesting is limited to BH_JSON_DEPTH_MAX
+ * ("invalid character '[' exceeded max depth"). Syntax errors are -BH_E_BAD_REQUEST; -BH_E_LIMIT
+ * comes only from an arena with a limit. Thread: any; a reader or a tree belongs to one thread at a
+ * time, a tree nobody changes may be read by many.
  */
 #ifndef BH_DATA_JSON_H
 #define BH_DATA_JSON_H

@@ -1,8 +1,8 @@
 /* resource.Quantity: exact decimal numbers with a suffix.
  *
- * A quantity is value * 10^-9 held in 128 bits, with the format it was written in. Parsing rounds
- * up (away from zero) beyond nano and caps at upstream's maximum of 2^63-1 in whole units, as
- * upstream does. Thread: any (values).
+ * Parsing rounds up (away from zero) beyond nano, and caps binary quantities at 2^63-1, as upstream
+ * does. A number keeps 38 significant digits; one that has more (after the rounding) is refused
+ * where upstream would carry it on. Thread: any (values).
  */
 #ifndef BH_DATA_QUANTITY_H
 #define BH_DATA_QUANTITY_H
@@ -18,8 +18,11 @@ enum bh_quantity_format {
     BH_Q_DECIMAL_EXP, /* 1e3 */
 };
 
+/* coef * 10^exp10. All zero is the quantity 0. Compare with bh_quantity_cmp(): the same value has
+ * several pairs. exp10 >= -9. */
 struct bh_quantity {
-    __int128 nano; /* the value in 10^-9 units; |nano| <= BH_Q_NANO_MAX */
+    __int128 coef;
+    int32_t exp10;
     enum bh_quantity_format format;
 };
 
@@ -32,14 +35,15 @@ struct bh_quantity bh_quantity_milli(int64_t milli, enum bh_quantity_format f);
 /* Canonical form, as upstream writes it; the view points into buf of BH_Q_BUF bytes. */
 struct bh_str bh_quantity_fmt(struct bh_quantity q, char *buf);
 struct bh_str bh_quantity_str(struct bh_arena *a, struct bh_quantity q);
-/* Parses and formats: what an API server stores for s. */
+/* Parses and formats: what an API server stores for the JSON string s (blanks around are dropped).
+ */
 BH_MUST int bh_quantity_canonical(struct bh_arena *a, struct bh_str s, struct bh_str *ret,
                                   struct bh_err *err);
 
 int bh_quantity_cmp(struct bh_quantity a,
                     struct bh_quantity b); /* -1, 0, 1; the format does not matter */
 int bh_quantity_sign(struct bh_quantity q);
-/* The format of a is kept; of b's when a is zero (upstream's rule). Saturate at the maximum. */
+/* The format of a is kept; of b's when a is zero (upstream's rule). Saturate at 38 digits. */
 struct bh_quantity bh_quantity_add(struct bh_quantity a, struct bh_quantity b);
 struct bh_quantity bh_quantity_sub(struct bh_quantity a, struct bh_quantity b);
 struct bh_quantity bh_quantity_neg(struct bh_quantity q);
