@@ -30,8 +30,8 @@ struct bh_rules_env {
     bool (*gate)(void *arg, struct bh_str name);
     /* Labels of a namespace; NULL when it does not exist. A NULL hook: no namespace has labels. */
     const struct bh_str_map *(*ns_labels)(void *arg, struct bh_str ns);
-    /* May the user do this? A NULL hook: yes. */
-    bool (*allowed)(void *arg, const struct bh_rules_access *q);
+    /* May the user do this? When not, may write a short reason (NUL-terminated). A NULL hook: yes. */
+    bool (*allowed)(void *arg, const struct bh_rules_access *q, char *reason, size_t reason_n);
     void *arg;
     struct bh_str user_name;
     struct bh_str user_node; /* the one authentication.kubernetes.io/node-name of a service account, or empty */
@@ -65,8 +65,6 @@ void bh_rules_warnings(const struct bh_rules_env *env, const struct bh_kind *k, 
 /* What may be done without a resourceVersion, and whether PUT makes what is not there. */
 bool bh_rules_unconditional_update(const struct bh_kind *k);
 bool bh_rules_create_on_update(const struct bh_kind *k);
-
-/* How the error calls the kind: `ResourceClaim.resource.k8s.io "x" is invalid`. Empty: errors name no kind. */
 
 /* ---- how a kind plugs in (used by the files of this folder) ---- */
 
