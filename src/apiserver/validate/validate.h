@@ -2,7 +2,8 @@
  *
  * The registry calls, in this order:
  *
- *     create   decode, bh_rules_default, (admission), bh_rules_prepare_create, bh_rules_validate_create
+ *     create   decode, bh_rules_default, (generated name), (admission), bh_rules_prepare_create,
+ *              bh_rules_validate_create
  *     update   decode, bh_rules_default, (admission), bh_rules_prepare_update, bh_rules_validate_update
  *
  * bh_rules_default works on the version that was sent; all others work on the version that is stored (bh_kind_hub). The
@@ -35,6 +36,7 @@ struct bh_rules_env {
     void *arg;
     struct bh_str user_name;
     struct bh_str user_node; /* the one authentication.kubernetes.io/node-name of a service account, or empty */
+    struct bh_str api_version; /* of the request, e.g. "events.k8s.io/v1": a few rules differ by it */
     struct bh_str verb;      /* "create", "update" or "patch": the request's, for granular authorisation */
 };
 

@@ -93,7 +93,11 @@ extern const size_t bh_rules_core_n;
 extern const struct bh_default_rule bh_defaults_core[];
 extern const size_t bh_defaults_core_n;
 
+/* A quantity of a resource: not negative, whole where the resource is counted. */
+void bh_v_resource_value(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name, struct bh_str value);
+
 /* Pods, and what templates share with them. */
+void bh_v_pod_default(const struct bh_rules_env *env, void *obj);
 void bh_v_pod_prepare_create(const struct bh_rules_env *env, void *obj);
 void bh_v_pod_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj, const void *old);
 void bh_v_pod_create(const struct bh_rules_env *env, const void *obj, struct bh_field_errs *errs);
