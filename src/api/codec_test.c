@@ -109,7 +109,8 @@ BH_TEST(codec_round_trip)
         snprintf(path, sizeof(path), "%s/%.*s.%.*s.%.*s.json", root,
                  k->group.n ? (int)k->group.n : 4, k->group.n ? k->group.p : "core",
                  BH_SF(k->version), BH_SF(k->kind));
-        if (!bh_fs_exists(path) || !read_file(path, &json))
+        /* A watch event is a frame of a stream: it has neither kind nor envelope of its own. */
+        if (bh_str_eqc(k->kind, "WatchEvent") || !bh_fs_exists(path) || !read_file(path, &json))
             continue;
         size_t len = strlen(path);
 

@@ -7,6 +7,7 @@
 #ifndef BH_API_PATCH_H
 #define BH_API_PATCH_H
 
+#include "api/engine.h"
 #include "api/types.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -14,18 +15,25 @@
 
 #define BH_PATCH_OPS_MAX 10000 /* operations of one JSON patch: upstream's limit, 413 beyond */
 
-/* RFC 7386. -BH_E_BAD_REQUEST when the patch is not an object. */
+/* strict (may be NULL): gets `duplicate field "data.k"` for each key that stands twice in the
+ * patch. Errors in reading the patch are worded as upstream's "error decoding patch: …" */
+
+/* RFC 7386. -BH_E_BAD_REQUEST when the patch is not an object. Objects that were merged into come
+ * out with their members sorted, as upstream's do. */
 BH_MUST int bh_patch_merge(struct bh_str doc, struct bh_str patch, struct bh_arena *a,
-                           struct bh_buf *out, struct bh_err *err);
-/* RFC 6902 with the habits of upstream's library (indices -1 and 01 work in add, replace of a
- * missing map key adds it …). -BH_E_BAD_REQUEST: not a list of operations; -BH_E_INVALID: an
- * operation failed (one fixed text); -BH_E_LIMIT. */
+                           struct bh_buf *out, struct bh_strict *strict, struct bh_err *err);
+/* RFC 6902 with the habits of upstream's library: indices -1 and 01 work in add, replace of a
+ * missing map key adds it, copy from one adds null, a pointer without its slash loses its first
+ * segment, null instead of a list does nothing. -BH_E_BAD_REQUEST: not a list of operations;
+ * -BH_E_INVALID: an operation failed (one fixed text); -BH_E_LIMIT: too many operations, or copies
+ * that grow beyond BH_BODY_BYTES_MAX. */
 BH_MUST int bh_patch_json(struct bh_str doc, struct bh_str patch, struct bh_arena *a,
-                          struct bh_buf *out, struct bh_err *err);
+                          struct bh_buf *out, struct bh_strict *strict, struct bh_err *err);
 /* Strategic merge patch, driven by the merge keys and strategies of t (the type of the object).
  * -BH_E_BAD_REQUEST for a malformed patch or $retainKeys, -BH_E_INTERNAL where upstream answers 500
  * (unknown directive, missing merge key, bad $setElementOrder). */
 BH_MUST int bh_patch_strategic(const struct bh_type *t, struct bh_str doc, struct bh_str patch,
-                               struct bh_arena *a, struct bh_buf *out, struct bh_err *err);
+                               struct bh_arena *a, struct bh_buf *out, struct bh_strict *strict,
+                               struct bh_err *err);
 
 #endif
