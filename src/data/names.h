@@ -17,6 +17,8 @@ const char *bh_check_dns1123_label(struct bh_str s, char *buf);
 const char *bh_check_dns1123_subdomain(struct bh_str s, char *buf);
 const char *bh_check_dns1035_label(struct bh_str s, char *buf);
 const char *bh_check_wildcard_dns1123_subdomain(struct bh_str s, char *buf);
+const char *bh_check_dns1123_subdomain_underscore(struct bh_str s, char *buf);
+const char *bh_check_dns1123_subdomain_caseless(struct bh_str s, char *buf);
 const char *bh_check_qualified_name(struct bh_str s,
                                     char *buf); /* label and annotation keys, resource names */
 const char *bh_check_label_value(struct bh_str s, char *buf);
@@ -30,6 +32,7 @@ const char *bh_check_port_number(int64_t port, char *buf);
 const char *bh_check_path_segment(struct bh_str s,
                                   char *buf); /* names in URLs: no '/', '%', "." or ".." */
 const char *bh_check_domain_prefixed_path(struct bh_str s, char *buf); /* "example.com/path" */
+const char *bh_check_percent(struct bh_str s, char *buf);              /* "5%" */
 const char *bh_check_ip(struct bh_str s,
                         char *buf); /* as upstream's strict-enough parser: no leading zeros */
 const char *bh_check_cidr(struct bh_str s, char *buf);
