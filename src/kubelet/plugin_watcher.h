@@ -40,7 +40,7 @@ struct bh_plugin_watcher *bh_plugin_watcher_new(struct bh_loop *l, const char *d
                                                 struct bh_err *err);
 /* Handlers are not told: their owner goes away at the same time. */
 struct bh_plugin_watcher *bh_plugin_watcher_free(struct bh_plugin_watcher *w);
-/* At most BH_PLUGIN_TYPES_MAX types. Plugins of a type nobody handles are refused and tried again
+/* At most four types. Plugins of a type nobody handles are refused and tried again
  * later. */
 void bh_plugin_watcher_handle(struct bh_plugin_watcher *w, const struct bh_plugin_handler *h);
 /* No more calls to this handler. */
