@@ -1,0 +1,89 @@
+/* Inside of the HTTP server: connections and exchanges. Private to src/net. */
+#ifndef BH_NET_HTTP_SERVER_INT_H
+#define BH_NET_HTTP_SERVER_INT_H
+
+#include "net/http.h"
+#include "net/http1.h"
+#include "net/loop.h"
+
+#include "base/list.h"
+
+#define BH_HTTP_LISTENERS_MAX 16
+#define BH_HTTP_SPARE_MAX     256 /* exchanges kept for reuse, arena included */
+
+struct bh_http_server {
+    struct bh_loop *loop;
+    struct bh_http_server_opts opts;
+    struct bh_listener *listeners[BH_HTTP_LISTENERS_MAX];
+    bool listener_tls[BH_HTTP_LISTENERS_MAX];
+    size_t listeners_n;
+    struct bh_link conns;
+    size_t conns_n;
+    struct bh_link spare; /* exchanges */
+    size_t spare_n;
+    struct bh_buf head; /* scratch for response heads */
+    int64_t date_s;     /* the second that date was written for */
+    char date[32];
+    bool draining;
+    struct bh_timer drain_timer;
+    void (*drained)(void *arg);
+    void *drained_arg;
+    int refs; /* its owner, and deferred calls */
+};
+
+/* A connection. Exchanges refer to it, so that they can look at the peer and find the stream gone.
+ */
+struct bh_http_conn {
+    struct bh_link link;
+    struct bh_http_server *server; /* NULL: the server has been freed */
+    struct bh_loop *loop;
+    struct bh_stream *stream; /* NULL: the client has left, or the stream was handed over */
+    struct bh_stream_peer peer;
+    char *peer_text; /* holds the strings of peer */
+    struct bh_h1 h1;
+    struct bh_http_x *cur; /* being received or answered */
+    struct bh_buf in;      /* arrived behind the request that is being answered */
+    struct bh_timer timer;
+    int64_t deadline_ns; /* the timer is started lazily: it may fire earlier than this */
+    int64_t idle_until_ns;
+    uint64_t sent_seen; /* of the stream, at the last check for progress */
+    bool answering;     /* cur is with the handler */
+    bool in_input;    /* bytes are being parsed: whatever ends an exchange need not restart that */
+    bool held;        /* reading is paused */
+    bool close_after; /* no further request */
+    bool eof;         /* the client sends no more */
+    int refs;
+};
+
+struct bh_http_x {
+    struct bh_http_exchange pub; /* first */
+    struct bh_link spare_link;
+    struct bh_http_conn *conn;
+    struct bh_buf body;
+    int refs;
+    int minor;
+    bool keep_alive, head_only, too_large;
+    bool started; /* a streaming head is out */
+    bool chunked;
+    bool finished;
+    bool told_close;
+    void (*on_close)(void *arg);
+    void *on_close_arg;
+    void (*on_drain)(void *arg);
+    void *on_drain_arg;
+};
+
+/* http_server.c */
+void bh_http_conn_unref(struct bh_http_conn *c);
+void bh_http_conn_detach(
+    struct bh_http_conn *c); /* forgets the stream, and with it the server's interest */
+void bh_http_exchange_done(
+    struct bh_http_x *x); /* the answer is complete: on to the next request */
+const char *bh_http_server_date(struct bh_http_server *s);
+
+/* http_exchange.c */
+struct bh_http_x *bh_http_x_new(struct bh_http_conn *c);
+void bh_http_x_tell_close(struct bh_http_x *x);
+void bh_http_x_spare_free(struct bh_http_x *x);
+
+#endif
