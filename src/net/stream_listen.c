@@ -139,7 +139,7 @@ static void remove_stale(const char *path, const struct sockaddr_un *un, socklen
 static int listen_unix(struct bh_listener *ln, const struct bh_listen_opts *o, struct bh_err *err)
 {
     struct sockaddr_un un;
-    socklen_t n;
+    socklen_t n = 0;
     int r = unix_address(o->unix_path, &un, &n, err);
 
     if (r < 0)
