@@ -44,6 +44,8 @@ struct bh_fset_diff {
 };
 BH_MUST int bh_fset_compare(const struct bh_type *t, struct bh_str old_doc, struct bh_str new_doc,
                             struct bh_arena *a, struct bh_fset_diff *ret, struct bh_err *err);
+/* Dotted field names: {"status", "metadata.labels"}. */
+struct bh_fset *bh_fset_of_paths(struct bh_arena *a, const char *const *paths, size_t n);
 /* Leaves out what nobody owns: apiVersion, kind, metadata.name, uid, managedFields … (upstream's
  * stripMeta). */
 struct bh_fset *bh_fset_strip_meta(struct bh_arena *a, const struct bh_fset *s);
@@ -72,21 +74,28 @@ void bh_managers_encode(struct bh_managers *m, struct bh_buf *out);
 #define BH_UPDATERS_MAX                                                                            \
     10 /* Update entries of one object; the oldest merge into "ancient-changes" */
 
-/* An update (also a patch, also a create with old_doc "{}") by one manager: what it added or
- * changed becomes its own and leaves the others, what it removed leaves everybody. self names
- * manager, operation "Update", api_version and subresource; now is its time. Documents are in the
- * version self->api_version. In place; the results are in a. convert (may be NULL) gives both
- * documents in another version, for entries made through that one; without it, or when it fails,
- * such entries are compared in the version at hand. */
+/* Gives both documents in another version, for entries that were made through that one; false when
+ * it cannot: such entries are then compared in the version at hand. */
 struct bh_managed_convert {
     bool (*fn)(void *arg, struct bh_str api_version, const struct bh_type **ret_t,
                struct bh_str *ret_old, struct bh_str *ret_new);
     void *arg;
 };
-BH_MUST int bh_managers_update(struct bh_managers *m, const struct bh_type *t,
-                               struct bh_str old_doc, struct bh_str new_doc,
-                               const struct bh_manager *self,
-                               const struct bh_managed_convert *convert, struct bh_arena *a,
-                               struct bh_err *err);
+
+/* An update (also a patch, also a create) by one manager: what it added or changed becomes its own
+ * and leaves the others, what it removed leaves everybody. Documents come from
+ * bh_kind_encode_json_exact() in the version self->api_version; for a create old_doc is that of a
+ * zeroed struct. */
+struct bh_managed_update {
+    const struct bh_type *t;
+    struct bh_str old_doc, new_doc;
+    struct bh_manager self; /* manager, operation "Update", api_version, subresource, time (now) */
+    const struct bh_fset
+        *reset; /* fields this write cannot set ("status", or all but it); may be NULL */
+    const struct bh_managed_convert *convert; /* may be NULL */
+};
+/* Changes *m; the results are in a. *ret_changed (may be NULL): the sets differ from before. */
+BH_MUST int bh_managers_update(struct bh_managers *m, const struct bh_managed_update *u,
+                               struct bh_arena *a, bool *ret_changed, struct bh_err *err);
 
 #endif

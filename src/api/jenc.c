@@ -75,7 +75,9 @@ static void enc_bytes(struct bh_buf *out, struct bh_str s)
     bh_putc(out, '"');
 }
 
-void bh_elem_encode_json(const struct bh_field *f, const void *p, struct bh_buf *out)
+static void enc_msg(const struct bh_type *t, const void *obj, bool exact, struct bh_buf *out);
+
+static void enc_elem(const struct bh_field *f, const void *p, bool exact, struct bh_buf *out)
 {
     const struct bh_intstr *is;
 
@@ -122,12 +124,18 @@ void bh_elem_encode_json(const struct bh_field *f, const void *p, struct bh_buf 
             put_i64(out, is->i);
         break;
     case BH_T_MESSAGE:
-        bh_msg_encode_json(f->msg, p, out);
+        enc_msg(f->msg, p, exact, out);
         break;
     }
 }
 
-static void enc_list(const struct bh_field *f, const struct bh_vec *v, struct bh_buf *out)
+void bh_elem_encode_json(const struct bh_field *f, const void *p, struct bh_buf *out)
+{
+    enc_elem(f, p, false, out);
+}
+
+static void enc_list(const struct bh_field *f, const struct bh_vec *v, bool exact,
+                     struct bh_buf *out)
 {
     if (!v->p) {
         bh_put(out, "null", 4);
@@ -137,12 +145,13 @@ static void enc_list(const struct bh_field *f, const struct bh_vec *v, struct bh
     for (size_t i = 0; i < v->n; i++) {
         if (i)
             bh_putc(out, ',');
-        bh_elem_encode_json(f, bh_cat(v->p, i * f->elem_size), out);
+        enc_elem(f, bh_cat(v->p, i * f->elem_size), exact, out);
     }
     bh_putc(out, ']');
 }
 
-static void enc_map(const struct bh_field *f, const struct bh_vec *v, struct bh_buf *out)
+static void enc_map(const struct bh_field *f, const struct bh_vec *v, bool exact,
+                    struct bh_buf *out)
 {
     if (!v->p) {
         bh_put(out, "null", 4);
@@ -156,94 +165,118 @@ static void enc_map(const struct bh_field *f, const struct bh_vec *v, struct bh_
             bh_putc(out, ',');
         bh_enc_str(out, *(const struct bh_str *)e);
         bh_putc(out, ':');
-        bh_elem_encode_json(f, bh_cat(e, f->value_off), out);
+        enc_elem(f, bh_cat(e, f->value_off), exact, out);
     }
     bh_putc(out, '}');
 }
 
-void bh_field_encode_json(const struct bh_field *f, const void *obj, struct bh_buf *out)
+static void enc_field(const struct bh_field *f, const void *obj, bool exact, struct bh_buf *out)
 {
     const void *p = bh_cat(obj, f->off);
 
     if (f->shape == BH_LIST) {
-        enc_list(f, p, out);
+        enc_list(f, p, exact, out);
     } else if (f->shape == BH_MAP) {
-        enc_map(f, p, out);
+        enc_map(f, p, exact, out);
     } else if (bh_is_ptr_msg(f)) {
         if (*(const void *const *)p)
-            bh_msg_encode_json(f->msg, *(const void *const *)p, out);
+            enc_msg(f->msg, *(const void *const *)p, exact, out);
         else
             bh_put(out, "null", 4);
     } else if (f->off_has != UINT32_MAX && !bh_get_has(obj, f)) {
         bh_put(out, "null", 4);
     } else {
-        bh_elem_encode_json(f, p, out);
+        enc_elem(f, p, exact, out);
     }
 }
 
+void bh_field_encode_json(const struct bh_field *f, const void *obj, struct bh_buf *out)
+{
+    enc_field(f, obj, false, out);
+}
+
 /* The members of a message, without the braces. */
-static void enc_members(const struct bh_type *t, const void *obj, bool *first, bool top,
-                        struct bh_buf *out)
+struct how {
+    bool top;   /* kind and apiVersion are written from the kind */
+    bool exact; /* empty lists and maps that are present are not left out */
+    bool first; /* no member was written yet */
+};
+
+static void enc_members(const struct bh_type *t, const void *obj, struct how *h, struct bh_buf *out)
 {
     for (uint32_t i = 0; i < t->n_fields; i++) {
         const struct bh_field *f = &t->fields[i];
 
         if (f->flags & BH_F_INLINE) {
-            enc_members(f->msg, bh_cat(obj, f->off), first, false, out);
+            struct how in = {.exact = h->exact, .first = h->first};
+
+            enc_members(f->msg, bh_cat(obj, f->off), &in, out);
+            h->first = in.first;
             continue;
         }
-        if (!(f->flags & BH_F_ALWAYS) && bh_field_is_empty(f, obj))
+        if (!(f->flags & BH_F_ALWAYS) &&
+            (h->exact ? !bh_field_is_set(f, obj) : bh_field_is_empty(f, obj)))
             continue;
-        if (top && !f->num && (bh_str_eqc(f->json, "kind") || bh_str_eqc(f->json, "apiVersion")))
-            continue; /* written from the kind */
+        if (h->top && !f->num && (bh_str_eqc(f->json, "kind") || bh_str_eqc(f->json, "apiVersion")))
+            continue;
         size_t n = f->json.n;
 
         bh_buf_reserve(out, n + 32);
-        if (!*first)
+        if (!h->first)
             bh_putc(out, ',');
-        *first = false;
+        h->first = false;
         bh_putc(out, '"');
         bh_put(out, f->json.p, n);
         bh_put(out, "\":", 2);
-        bh_field_encode_json(f, obj, out);
+        enc_field(f, obj, h->exact, out);
     }
+}
+
+static void enc_msg(const struct bh_type *t, const void *obj, bool exact, struct bh_buf *out)
+{
+    struct how h = {.exact = exact, .first = true};
+
+    if (t->flags & BH_M_BARE) {
+        enc_field(bh_bare_field(t), obj, exact, out);
+        return;
+    }
+    bh_putc(out, '{');
+    enc_members(t, obj, &h, out);
+    bh_putc(out, '}');
 }
 
 void bh_msg_encode_json(const struct bh_type *t, const void *obj, struct bh_buf *out)
 {
-    bool first = true;
-
-    if (t->flags & BH_M_BARE) {
-        bh_field_encode_json(bh_bare_field(t), obj, out);
-        return;
-    }
-    bh_putc(out, '{');
-    enc_members(t, obj, &first, false, out);
-    bh_putc(out, '}');
+    enc_msg(t, obj, false, out);
 }
 
 static void enc_top(struct bh_str kind, struct bh_str api_version, const struct bh_type *t,
-                    const void *obj, struct bh_buf *out)
+                    const void *obj, bool exact, struct bh_buf *out)
 {
-    bool first = false;
+    struct how h = {.top = true, .exact = exact};
 
     bh_buf_addz(out, "{\"kind\":\"");
     bh_buf_adds(out, kind);
     bh_buf_addz(out, "\",\"apiVersion\":\"");
     bh_buf_adds(out, api_version);
     bh_buf_addc(out, '"');
-    enc_members(t, obj, &first, true, out);
+    enc_members(t, obj, &h, out);
     bh_buf_addc(out, '}');
 }
 
 void bh_kind_encode_json(const struct bh_kind *k, const void *obj, struct bh_buf *out)
 {
-    enc_top(k->kind, k->api_version, k->type, obj, out);
+    enc_top(k->kind, k->api_version, k->type, obj, false, out);
+}
+
+void bh_kind_encode_json_exact(const struct bh_kind *k, const void *obj, struct bh_buf *out)
+{
+    enc_top(k->kind, k->api_version, k->type, obj, true, out);
 }
 
 void bh_kind_encode_list_json(const struct bh_kind *k, const void *list, struct bh_buf *out)
 {
-    enc_top(k->list_kind, k->api_version, k->list_type, list, out);
+    enc_top(k->list_kind, k->api_version, k->list_type, list, false, out);
 }
 
 void bh_ref_encode_json(const struct bh_ref *r, struct bh_buf *out)
