@@ -32,7 +32,12 @@
 #define BH_HTTP_CHUNK_LINE_MAX 256         /* chunk size line with extensions */
 #define BH_WORKERS_MAX 8                   /* threads of a loop's worker pool */
 #define BH_MESSAGE_BYTES_MAX 1024          /* condition and event messages that explain */
+#define BH_DRA_CLAIMS_MAX 10000              /* claims that one node holds: far beyond the pods it can run */
 #define BH_CEL_EXPR_BYTES_MAX 10240        /* upstream */
 #define BH_CEL_DEPTH_MAX 250               /* nesting of a CEL expression: upstream's parser limit */
+#define BH_LAYER_BYTES_MAX ((int64_t)64 << 30) /* one unpacked image layer: stops decompression bombs, above any real one */
+#define BH_LAYER_ENTRIES_MAX 4000000       /* entries of one layer or image archive */
+#define BH_IMAGE_LAYERS_MAX 110            /* layers of an image: their names must fit one page of mount options */
+#define BH_IMAGE_CONFIG_MAX (4 << 20)      /* an image's manifest or configuration: upstream's limit for manifests */
 
 #endif

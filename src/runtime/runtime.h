@@ -71,9 +71,15 @@ struct bh_cri_resources {
     struct bh_str cpuset_mems;
 };
 
-enum bh_cri_ns_mode { BH_CRI_NS_POD, BH_CRI_NS_CONTAINER, BH_CRI_NS_NODE, BH_CRI_NS_TARGET };
+/* DEFAULT: its own pid namespace, or the one the sandbox shares or takes from the host. */
+enum bh_cri_pid_mode { BH_CRI_PID_DEFAULT, BH_CRI_PID_TARGET };
 
 enum bh_cri_seccomp { BH_CRI_SECCOMP_DEFAULT, BH_CRI_SECCOMP_UNCONFINED, BH_CRI_SECCOMP_LOCALHOST };
+
+struct bh_cri_i64_vec {
+    int64_t *p;
+    size_t n;
+};
 
 struct bh_cri_security {
     bool privileged;
@@ -82,14 +88,11 @@ struct bh_cri_security {
     bool has_run_as_user, has_run_as_group;
     int64_t run_as_user, run_as_group;
     struct bh_str run_as_username; /* looked up in the image's /etc/passwd */
-    struct bh_i64_list {
-        int64_t *p;
-        size_t n;
-    } supplemental_groups;
+    struct bh_cri_i64_vec supplemental_groups;
     struct bh_str_vec add_caps, drop_caps;          /* without the CAP_ prefix, "ALL" allowed */
     struct bh_str_vec masked_paths, readonly_paths; /* absent: the usual ones */
-    enum bh_cri_ns_mode pid_mode;
-    struct bh_str target_id; /* container whose pid namespace is joined (BH_CRI_NS_TARGET) */
+    enum bh_cri_pid_mode pid_mode;
+    struct bh_str target_id; /* container whose pid namespace is joined (BH_CRI_PID_TARGET) */
     enum bh_cri_seccomp seccomp;
     struct bh_str seccomp_path;
 };
