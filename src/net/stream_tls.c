@@ -277,8 +277,10 @@ static bool is_address(const char *name)
 static bool expect_name(struct bh_stream *s, const char *name)
 {
     bool ip = is_address(name);
+    char *sni;
 
-    if (!ip && SSL_set_tlsext_host_name(s->ssl, name) != 1)
+    memcpy(&sni, &name, sizeof(sni)); /* OpenSSL's macro casts const away; it copies the name */
+    if (!ip && SSL_set_tlsext_host_name(s->ssl, sni) != 1)
         return false;
     if (!s->tls->verify_peer)
         return true;
