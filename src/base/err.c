@@ -82,7 +82,13 @@ int bh_err_wrap(struct bh_err *e, const char *fmt, ...)
     (void)vsnprintf(msg, sizeof(msg), fmt, ap);
     va_end(ap);
     n = strlen(msg);
-    (void)snprintf(msg + n, sizeof(msg) - n, ": %s", e->msg);
+    if (n + 2 < sizeof(msg)) {
+        size_t room = sizeof(msg) - n - 3, inner = strlen(e->msg);
+
+        memcpy(msg + n, ": ", 2);
+        memcpy(msg + n + 2, e->msg, inner < room ? inner : room);
+        msg[n + 2 + (inner < room ? inner : room)] = '\0';
+    }
     memcpy(e->msg, msg, strlen(msg) + 1);
     return -(int)e->code;
 }

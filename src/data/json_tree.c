@@ -177,7 +177,7 @@ static const char *build(struct builder *b, const char *p, const char *end, unsi
 {
     struct bh_str key = {NULL, 0};
     size_t pos = 0;
-    unsigned flags;
+    unsigned flags = 0;
     struct bh_jv v;
     const char *q;
 

@@ -15,7 +15,8 @@ struct bh_yaml_dups {
     struct bh_str_vec lines;
 };
 
-/* Parses the first document; empty input gives null. Of duplicate keys the last wins; they are told
+/* Parses the first document; empty input gives null. Members are sorted by key, as upstream's
+ * conversion does. Of duplicate keys the last wins; they are told
  * in *dups when it is not NULL. */
 BH_MUST int bh_yaml_parse(struct bh_arena *a, struct bh_str in, struct bh_yaml_dups *dups,
                           struct bh_jv *ret, struct bh_err *err);
