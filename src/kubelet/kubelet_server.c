@@ -10,6 +10,7 @@
 
 #include "api/engine.h"
 #include "base/buf.h"
+#include "base/fs.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"

@@ -1,0 +1,616 @@
+/* `bulkhead up`: every role in one process, one node, simulated GPUs from a driver of its own
+ * process.
+ *
+ * The roles use the in-process client; the driver is a child that speaks the real sockets, dies
+ * with this process and is started again when it dies. `up --background` starts the same program as
+ * a daemon and waits until this start's cluster is ready.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/gen/core_v1.h"
+#include "api/gen/meta_v1.h"
+#include "api/gen/resource_v1.h"
+#include "apiserver/apiserver.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "cli/cluster.h"
+#include "cli/pki_dir.h"
+#include "client/client.h"
+#include "client/kubeconfig.h"
+#include "controllers/controllers.h"
+#include "kubelet/kubelet.h"
+#include "net/loop.h"
+#include "net/signals.h"
+#include "runtime/runtime.h"
+#include "scheduler/scheduler.h"
+#include "store/store.h"
+
+extern char **environ;
+
+#define DRIVER_NAME           "gpu.bulkhead.dev"
+#define DRIVER_BACKOFF_MIN_MS 200
+#define DRIVER_BACKOFF_MAX_MS 10000
+#define CERT_DAYS             365
+#define READY_TIMEOUT_S       60
+
+static const char usage[] =
+    "usage: bulkhead up [--data-dir DIR] [--port N] [--kubelet-root DIR] [--devices N] [--profile "
+    "FILE]\n"
+    "                   [--node-name NAME] [--background]\n"
+    "  --data-dir DIR      everything of the cluster (default /var/lib/bulkhead, or "
+    "BULKHEAD_DATA_DIR)\n"
+    "  --port N            HTTPS port of the API; further ports are N+1, N+2 (default 6443, then "
+    "upstream's)\n"
+    "  --kubelet-root DIR  pods and plugin sockets (default /var/lib/kubelet)\n"
+    "  --devices N         simulated GPUs (default 8; 0: no driver)\n"
+    "  --profile FILE      what they are (default: an 8-GPU H200 machine)\n"
+    "  --node-name NAME    default: the host's name\n"
+    "  --background        return when the cluster is ready; it goes on as a daemon\n";
+
+struct up {
+    struct bh_arena *a;
+    struct cluster c;
+    struct bh_loop *loop;
+    struct bh_signals *signals;
+    struct bh_store *store;
+    struct bh_apiserver *api;
+    struct bh_client *admin, *sched_client, *ctl_client, *node_client;
+    struct bh_scheduler *sched;
+    struct bh_controllers *ctl;
+    struct bh_kubelet *kubelet;
+    struct bh_proc *driver;
+    struct bh_timer driver_again, slices_look;
+    struct bh_informer *slices;
+    int64_t driver_backoff_ms;
+    int ready_fd;
+    bool node_ready, slices_ready, told;
+    bool ending;
+    int64_t start_ns;
+};
+
+/* ---- ready ---- */
+
+static void tell_ready(struct up *u)
+{
+    static const char word[] = "ready\n";
+
+    if (u->told || !u->node_ready || !u->slices_ready)
+        return;
+    u->told = true;
+    bh_log(BH_INFO, "cluster is ready",
+           BH_I64("ms", (bh_loop_mono_ns(u->loop) - u->start_ns) / 1000000));
+    if (u->ready_fd >= 0) {
+        if (write(u->ready_fd, word, sizeof(word) - 1) < 0)
+            bh_log(BH_WARN, "nobody waits for us");
+        (void)close(u->ready_fd);
+        u->ready_fd = -1;
+    }
+}
+
+static void node_ready(void *arg)
+{
+    struct up *u = arg;
+
+    u->node_ready = true;
+    tell_ready(u);
+}
+
+/* The driver has published all that it simulates, or there is none. */
+static void slices_look(void *arg)
+{
+    struct up *u = arg;
+    size_t devices = 0;
+    struct bh_obj *o;
+
+    for (size_t it = 0; (o = bh_informer_next(u->slices, &it));)
+        devices += ((const struct bh_resource_v1_resource_slice *)bh_obj_struct(o))->spec.devices.n;
+    u->slices_ready = u->slices_ready || (u->driver && devices >= (size_t)u->c.devices);
+    tell_ready(u);
+}
+
+static void slice_changed(void *arg, struct bh_obj *o)
+{
+    (void)o;
+    slices_look(arg);
+}
+static void slice_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    (void)old;
+    slice_changed(arg, o);
+}
+
+/* ---- the driver ---- */
+
+static void driver_start(void *arg);
+
+static void driver_ended(void *arg, const struct bh_proc_result *r)
+{
+    struct up *u = arg;
+
+    u->driver = NULL;
+    if (u->ending)
+        return;
+    u->driver_backoff_ms = u->driver_backoff_ms ? u->driver_backoff_ms * 2 : DRIVER_BACKOFF_MIN_MS;
+    if (u->driver_backoff_ms > DRIVER_BACKOFF_MAX_MS)
+        u->driver_backoff_ms = DRIVER_BACKOFF_MAX_MS;
+    bh_log(BH_WARN, "GPU driver ended, starting it again", BH_I64("exit_code", r->exit_code),
+           BH_I64("signal", r->signal));
+    bh_timer_start(&u->driver_again, u->driver_backoff_ms);
+}
+
+static void driver_start(void *arg)
+{
+    struct up *u = arg;
+    struct bh_arena *a = u->a;
+    const char *argv[20];
+    struct bh_proc_opts o = {.file = "/proc/self/exe",
+                             .argv = argv,
+                             .stdout_fd = 2,
+                             .stderr_fd = 2,
+                             .die_with_parent = true};
+    struct bh_err err = {0};
+    size_t n = 0;
+
+    argv[n++] = "bulkhead";
+    argv[n++] = "gpu-driver";
+    argv[n++] = "--simulate";
+    argv[n++] = bh_str_fmt(a, "%d", u->c.devices).p;
+    argv[n++] = "--kubeconfig";
+    argv[n++] = cluster_path(a, u->c.data_dir, "driver.kubeconfig");
+    argv[n++] = "--node-name";
+    argv[n++] = bh_kubelet_node(u->kubelet);
+    argv[n++] = "--kubelet-root";
+    argv[n++] = u->c.kubelet_root;
+    argv[n++] = "--data-dir";
+    argv[n++] = cluster_path(a, u->c.data_dir, "driver");
+    argv[n++] = "--cdi-dir";
+    argv[n++] = cluster_path(a, u->c.data_dir, "cdi");
+    if (u->c.profile) {
+        argv[n++] = "--profile";
+        argv[n++] = u->c.profile;
+    }
+    argv[n] = NULL;
+    if (bh_proc_spawn(u->loop, &o, driver_ended, u, &u->driver, &err) < 0) {
+        bh_log(BH_ERROR, "GPU driver not started", BH_CSTR("error", err.msg));
+        bh_timer_start(&u->driver_again, DRIVER_BACKOFF_MAX_MS);
+    }
+}
+
+/* ---- the class of the simulated devices ---- */
+
+static void make_class(struct up *u)
+{
+    struct bh_resource_v1_device_class cls = {0};
+    struct bh_resource_v1_device_selector sel = {0};
+    struct bh_resource_v1_cel_device_selector cel = {0};
+
+    cls.metadata.name = BH_S(DRIVER_NAME);
+    cel.expression = BH_S("device.driver == \"" DRIVER_NAME "\"");
+    sel.cel = &cel;
+    cls.spec.selectors.p = &sel;
+    cls.spec.selectors.n = 1;
+    (void)bh_client_create(u->admin, &bh_resource_v1_device_class_kind, (struct bh_str){0}, &cls,
+                           NULL, NULL);
+}
+
+/* ---- certificates and kubeconfigs ---- */
+
+struct certs {
+    struct pki_dir pki;
+    struct bh_pki_pair serving, kubelet_serving;
+};
+
+static int client_cert(struct up *u, struct certs *c, const char *file, struct bh_str cn,
+                       struct bh_str org, const char *kubeconfig, struct bh_err *err)
+{
+    struct bh_pki_req req = {
+        .cn = cn, .orgs = &org, .orgs_n = org.n ? 1 : 0, .client = true, .days = CERT_DAYS};
+    struct bh_kubeconfig_new k = {.name = BH_S("bulkhead"),
+                                  .server = bh_str_fmt(u->a, "https://127.0.0.1:%d", u->c.port),
+                                  .ca_pem = c->pki.ca.cert_pem};
+    struct bh_pki_pair p;
+    int r = pki_dir_get(&c->pki, file, &req, &p, err);
+
+    if (r < 0 || !kubeconfig)
+        return r;
+    k.cert_pem = p.cert_pem;
+    k.key_pem = p.key_pem;
+    return bh_kubeconfig_write(cluster_path(u->a, u->c.data_dir, kubeconfig), &k, err);
+}
+
+static int make_certs(struct up *u, const char *node, struct certs *c, struct bh_err *err)
+{
+    struct bh_str dns[] = {BH_S("localhost"), BH_S("kubernetes"), BH_S("kubernetes.default"),
+                           BH_S("kubernetes.default.svc"), bh_s(node)};
+    struct bh_str ips[] = {BH_S("127.0.0.1"), BH_S("::1"), BH_S("10.96.0.1")};
+    struct bh_pki_req serve = {.cn = BH_S("kube-apiserver"),
+                               .dns = dns,
+                               .dns_n = BH_COUNT(dns),
+                               .ips = ips,
+                               .ips_n = BH_COUNT(ips),
+                               .server = true,
+                               .days = CERT_DAYS};
+    struct bh_str node_user = bh_str_fmt(u->a, "system:node:%s", node);
+    int r = pki_dir_open(u->a, cluster_path(u->a, u->c.data_dir, "pki"), &c->pki, err);
+
+    if (r >= 0)
+        r = pki_dir_get(&c->pki, "apiserver", &serve, &c->serving, err);
+    serve.cn = node_user;
+    if (r >= 0)
+        r = pki_dir_get(&c->pki, "kubelet-serving", &serve, &c->kubelet_serving, err);
+    if (r >= 0)
+        r = client_cert(u, c, "admin", BH_S("kubernetes-admin"), BH_S("system:masters"),
+                        "kubeconfig", err);
+    if (r >= 0)
+        r = client_cert(u, c, "apiserver-kubelet-client", BH_S("kube-apiserver-kubelet-client"),
+                        BH_S("system:masters"), NULL, err);
+    /* For roles that run beside this process, and the driver. */
+    if (r >= 0)
+        r = client_cert(u, c, "scheduler", BH_S("system:kube-scheduler"), (struct bh_str){0},
+                        "scheduler.kubeconfig", err);
+    if (r >= 0)
+        r = client_cert(u, c, "controller-manager", BH_S("system:kube-controller-manager"),
+                        (struct bh_str){0}, "controller-manager.kubeconfig", err);
+    if (r >= 0)
+        r = client_cert(u, c, "kubelet", node_user, BH_S("system:nodes"), "kubelet.kubeconfig",
+                        err);
+    if (r >= 0)
+        r = client_cert(u, c, "driver", node_user, BH_S("system:nodes"), "driver.kubeconfig", err);
+    return r;
+}
+
+/* ---- start ---- */
+
+static int start_api(struct up *u, struct bh_err *err)
+{
+    struct bh_apiserver_opts o = {
+        .client_ca_file = cluster_path(u->a, u->c.data_dir, "pki/ca.crt"),
+        .authorization_mode = "Node,RBAC",
+        .disable_admission = "ServiceAccount",
+        .kubelet_certificate_authority = cluster_path(u->a, u->c.data_dir, "pki/ca.crt"),
+        .kubelet_client_certificate =
+            cluster_path(u->a, u->c.data_dir, "pki/apiserver-kubelet-client.crt"),
+        .kubelet_client_key =
+            cluster_path(u->a, u->c.data_dir, "pki/apiserver-kubelet-client.key")};
+    struct bh_apiserver_listen_opts lo = {
+        .bind_address = "127.0.0.1",
+        .port = u->c.port,
+        .cert_dir = cluster_path(u->a, u->c.data_dir, "pki"),
+        .tls_cert_file = cluster_path(u->a, u->c.data_dir, "pki/apiserver.crt"),
+        .tls_key_file = cluster_path(u->a, u->c.data_dir, "pki/apiserver.key")};
+    int r = bh_fs_mkdir_p(cluster_path(u->a, u->c.data_dir, "store"), 0700, err);
+
+    if (r >= 0)
+        r = bh_store_open_sqlite(u->loop, cluster_path(u->a, u->c.data_dir, "store/bulkhead.db"),
+                                 &u->store, err);
+    if (r >= 0)
+        r = bh_apiserver_new(u->loop, u->store, &o, &u->api, err);
+    if (r >= 0)
+        r = bh_apiserver_listen(u->api, &lo, NULL, err);
+    return r;
+}
+
+static struct bh_client *inproc(struct up *u, const char *user, const char *group,
+                                const char *agent)
+{
+    struct bh_str groups[2] = {BH_S("system:authenticated"), bh_s(group)};
+
+    return bh_client_new_inproc(u->loop, u->api, bh_s(user), groups, group ? 2 : 1, agent);
+}
+
+static int start_roles(struct up *u, const char *node, const struct certs *c, struct bh_err *err)
+{
+    static const struct bh_informer_ops slice_ops = {slice_changed, slice_updated, NULL, NULL};
+    struct bh_scheduler_opts so = {0};
+    struct bh_controllers_opts co = {0};
+    const char *cdi_dirs[] = {"/etc/cdi", cluster_path(u->a, u->c.data_dir, "cdi"), NULL};
+    struct bh_runtime_opts ro = {.loop = u->loop, .data_dir = u->c.data_dir, .cdi_dirs = cdi_dirs};
+    struct bh_kubelet_opts ko = {.node_name = node,
+                                 .root = u->c.kubelet_root,
+                                 .log_dir = cluster_path(u->a, u->c.data_dir, "logs"),
+                                 .bind_address = "127.0.0.1",
+                                 .port = u->c.kubelet_port,
+                                 .node_ip = "127.0.0.1",
+                                 .cert_pem = c->kubelet_serving.cert_pem,
+                                 .key_pem = c->kubelet_serving.key_pem,
+                                 .client_ca_pem = c->pki.ca.cert_pem,
+                                 .ready = node_ready,
+                                 .arg = u};
+    int r;
+
+    u->admin = inproc(u, "system:admin", "system:masters", "bulkhead-up");
+    u->sched_client = inproc(u, "system:kube-scheduler", NULL, "bulkhead-scheduler");
+    u->ctl_client =
+        inproc(u, "system:kube-controller-manager", NULL, "bulkhead-controller-manager");
+    u->node_client =
+        inproc(u, bh_str_fmt(u->a, "system:node:%s", node).p, "system:nodes", "bulkhead-kubelet");
+    make_class(u);
+    u->sched = bh_scheduler_new(u->sched_client, &so, err);
+    if (!u->sched)
+        return -BH_E_INTERNAL;
+    u->ctl = bh_controllers_new(u->ctl_client, &co, err);
+    if (!u->ctl)
+        return -BH_E_INTERNAL;
+    r = bh_runtime_embedded_new(&ro, &ko.runtime, err);
+    if (r < 0)
+        return r;
+    ko.client = u->node_client;
+    u->kubelet = bh_kubelet_new(&ko, err);
+    if (!u->kubelet) {
+        (void)bh_runtime_free(ko.runtime);
+        return -BH_E_IO;
+    }
+    u->slices = bh_informer_new(u->admin, &bh_resource_v1_resource_slice_kind, (struct bh_str){0},
+                                (struct bh_str){0}, bh_str_fmt(u->a, "spec.nodeName=%s", node),
+                                &slice_ops, u);
+    bh_timer_init(&u->driver_again, u->loop, driver_start, u);
+    if (u->c.devices > 0 || u->c.profile)
+        driver_start(u);
+    else
+        u->slices_ready = true;
+    return 0;
+}
+
+static void on_signal(void *arg, int signal)
+{
+    struct up *u = arg;
+
+    bh_log(BH_INFO, "ending", BH_I64("signal", signal));
+    u->ending = true;
+    bh_loop_stop(u->loop);
+}
+
+static void stop_all(struct up *u)
+{
+    u->ending = true;
+    bh_timer_stop(&u->driver_again);
+    if (u->driver)
+        bh_proc_kill(u->driver, SIGTERM);
+    (void)bh_informer_free(u->slices);
+    (void)bh_kubelet_free(u->kubelet);
+    (void)bh_scheduler_free(u->sched);
+    (void)bh_controllers_free(u->ctl);
+    (void)bh_client_free(u->node_client);
+    (void)bh_client_free(u->ctl_client);
+    (void)bh_client_free(u->sched_client);
+    (void)bh_client_free(u->admin);
+    (void)bh_apiserver_free(u->api);
+    (void)bh_store_free(u->store);
+    (void)bh_signals_free(u->signals);
+    (void)bh_loop_free(u->loop);
+}
+
+static char *default_node(struct bh_arena *a)
+{
+    char name[256] = "";
+
+    (void)gethostname(name, sizeof(name) - 1);
+    struct bh_str s = bh_str_dup(a, name[0] ? bh_s(name) : BH_S("node"));
+    char *p = (char *)(uintptr_t)s.p;
+    for (size_t i = 0; i < s.n; i++) {
+        p[i] = p[i] >= 'A' && p[i] <= 'Z' ? (char)(p[i] - 'A' + 'a') : p[i];
+        if (!((p[i] >= 'a' && p[i] <= 'z') || (p[i] >= '0' && p[i] <= '9') || p[i] == '.'))
+            p[i] = '-';
+    }
+    return p;
+}
+
+static int run(struct up *u)
+{
+    const char *node = u->c.node_name ? u->c.node_name : default_node(u->a);
+    struct certs certs;
+    struct bh_err err = {0};
+    int lock = -1, r = bh_fs_mkdir_p(u->c.data_dir, 0700, &err);
+
+    if (r >= 0)
+        r = cluster_lock(u->c.data_dir, &lock, &err);
+    if (r == -BH_E_BUSY) {
+        fprintf(stderr, "bulkhead: a cluster runs already with data directory %s\n", u->c.data_dir);
+        return 1;
+    }
+    bh_signals_block();
+    if (r >= 0) {
+        u->loop = bh_loop_new_real(&err);
+        r = u->loop ? 0 : -BH_E_IO;
+    }
+    if (r >= 0) {
+        u->start_ns = bh_loop_mono_ns(u->loop);
+        u->signals = bh_signals_new(u->loop, on_signal, u, &err);
+        r = u->signals ? 0 : -BH_E_IO;
+    }
+    if (r >= 0)
+        r = make_certs(u, node, &certs, &err);
+    if (r >= 0)
+        r = start_api(u, &err);
+    if (r >= 0)
+        r = start_roles(u, node, &certs, &err);
+    if (r >= 0) {
+        bh_log(BH_INFO, "serving", BH_I64("port", u->c.port), BH_CSTR("data_dir", u->c.data_dir));
+        bh_loop_run(u->loop);
+    } else {
+        bh_log(BH_ERROR, "cannot start", BH_CSTR("error", err.msg));
+        fprintf(stderr, "bulkhead: cannot start: %s\n", err.msg);
+    }
+    stop_all(u);
+    if (lock >= 0)
+        (void)close(lock);
+    return r < 0;
+}
+
+/* ---- background ---- */
+
+static void say_ready(const struct up *u)
+{
+    printf("The cluster is ready.\n"
+           "\n"
+           "  export KUBECONFIG=%s/kubeconfig\n"
+           "  kubectl get nodes,resourceslices,deviceclasses\n"
+           "  make demo            plays a device fault from beginning to end\n"
+           "  bulkhead device list --data-dir %s\n"
+           "  make down            stops it (PURGE=1 also removes the data)\n",
+           u->c.data_dir, u->c.data_dir);
+}
+
+static int tail_of_log(const char *log)
+{
+    fprintf(stderr, "bulkhead: the cluster did not become ready; see %s\n", log);
+    return 1;
+}
+
+/* Starts this program again without --background, its output in the log, and waits for its word. */
+static int background(struct up *u, char **argv)
+{
+    const char *log = cluster_path(u->a, u->c.data_dir, "bulkhead.log");
+    char fd_text[16], word[8] = "";
+    posix_spawn_file_actions_t fa;
+    posix_spawnattr_t at;
+    char *args[40];
+    struct bh_err err = {0};
+    size_t n = 0;
+    int pipe_fd[2], pid = cluster_running(u->c.data_dir), eno;
+
+    if (pid) {
+        printf("The cluster runs already (pid %d, data directory %s).\n", pid, u->c.data_dir);
+        return 0;
+    }
+    if (bh_fs_mkdir_p(u->c.data_dir, 0700, &err) < 0) {
+        fprintf(stderr, "bulkhead: %s\n", err.msg);
+        return 1;
+    }
+    if (pipe2(pipe_fd, 0) < 0 || fcntl(pipe_fd[0], F_SETFD, FD_CLOEXEC) < 0) {
+        perror("bulkhead: pipe");
+        return 1;
+    }
+    snprintf(fd_text, sizeof(fd_text), "%d", pipe_fd[1]);
+    args[n++] = (char[]){"bulkhead"};
+    args[n++] = (char[]){"up"};
+    for (size_t i = 1; argv[i] && n < 36; i++)
+        if (strcmp(argv[i], "--background") != 0)
+            args[n++] = argv[i];
+    args[n++] = (char[]){"--ready-fd"};
+    args[n++] = fd_text;
+    args[n] = NULL;
+    posix_spawn_file_actions_init(&fa);
+    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&fa, 1, log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_adddup2(&fa, 1, 2);
+    posix_spawnattr_init(&at);
+    posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSID);
+    eno = posix_spawn(&pid, "/proc/self/exe", &fa, &at, args, environ);
+    posix_spawn_file_actions_destroy(&fa);
+    posix_spawnattr_destroy(&at);
+    (void)close(pipe_fd[1]);
+    if (eno) {
+        fprintf(stderr, "bulkhead: cannot start: %s\n", strerrordesc_np(eno));
+        return 1;
+    }
+    (void)alarm(READY_TIMEOUT_S); /* SIGALRM ends this process, not the cluster */
+    if (read(pipe_fd[0], word, sizeof(word)) < 6) {
+        (void)waitpid(pid, NULL, WNOHANG);
+        return tail_of_log(log);
+    }
+    say_ready(u);
+    return 0;
+}
+
+int bh_up_main(int argc, char **argv)
+{
+    enum { DATA = 1, PORT, ROOT, DEVICES, PROFILE, NODE, BACKGROUND, READY_FD, HELP };
+    static const struct option longs[] = {{"data-dir", required_argument, NULL, DATA},
+                                          {"port", required_argument, NULL, PORT},
+                                          {"kubelet-root", required_argument, NULL, ROOT},
+                                          {"devices", required_argument, NULL, DEVICES},
+                                          {"profile", required_argument, NULL, PROFILE},
+                                          {"node-name", required_argument, NULL, NODE},
+                                          {"background", no_argument, NULL, BACKGROUND},
+                                          {"ready-fd", required_argument, NULL, READY_FD},
+                                          {"help", no_argument, NULL, HELP},
+                                          {NULL, 0, NULL, 0}};
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct up u = {.a = a,
+                   .c = {.kubelet_root = CLUSTER_KUBELET_ROOT,
+                         .port = CLUSTER_PORT,
+                         .kubelet_port = CLUSTER_KUBELET_PORT,
+                         .devices = 8},
+                   .ready_fd = -1};
+    const char *data = NULL;
+    bool daemon = false;
+    int64_t n;
+    int c;
+
+    while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        switch (c) {
+        case DATA:
+            data = optarg;
+            break;
+        case PORT:
+            if (!bh_str_i64(bh_s(optarg), 1, 65533, &n)) {
+                fprintf(stderr, "bulkhead up: --port must be a number from 1 to 65533, not %s\n",
+                        optarg);
+                return 2;
+            }
+            u.c.port = (int)n;
+            u.c.kubelet_port = (int)n + 1;
+            break;
+        case ROOT:
+            u.c.kubelet_root =
+                cluster_data_dir(a, optarg); /* the same rules: absolute, no slash at the end */
+            break;
+        case DEVICES:
+            if (!bh_str_i64(bh_s(optarg), 0, 1024, &n)) {
+                fprintf(stderr, "bulkhead up: --devices must be a number from 0 to 1024, not %s\n",
+                        optarg);
+                return 2;
+            }
+            u.c.devices = (int)n;
+            break;
+        case PROFILE:
+            u.c.profile = optarg;
+            break;
+        case NODE:
+            u.c.node_name = optarg;
+            break;
+        case BACKGROUND:
+            daemon = true;
+            break;
+        case READY_FD:
+            if (!bh_str_i64(bh_s(optarg), 3, 1024, &n))
+                return 2;
+            u.ready_fd = (int)n;
+            (void)fcntl(u.ready_fd, F_SETFD, FD_CLOEXEC);
+            break;
+        case HELP:
+            fputs(usage, stdout);
+            return 0;
+        default:
+            fputs(usage, stderr);
+            return 2;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "bulkhead up: unexpected argument %s\n%s", argv[optind], usage);
+        return 2;
+    }
+    if (geteuid() != 0) {
+        fprintf(stderr, "bulkhead up: containers need root\n");
+        return 1;
+    }
+    u.c.data_dir = cluster_data_dir(a, data);
+    if (daemon)
+        return background(&u, argv);
+    bh_log_init(BH_INFO, "bulkhead");
+    return run(&u);
+}

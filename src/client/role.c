@@ -1,0 +1,118 @@
+/* Running a role as a process of its own. */
+#include "client/role.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "client/client.h"
+#include "net/loop.h"
+#include "net/signals.h"
+
+struct running {
+    const struct bh_role *role;
+    struct bh_loop *loop;
+    struct bh_client *client;
+    void *self;
+    int status;
+};
+
+static void on_signal(void *arg, int signal)
+{
+    struct running *r = arg;
+
+    bh_log(BH_INFO, "ending", BH_I64("signal", signal));
+    bh_loop_stop(r->loop);
+}
+
+static void begin(void *arg)
+{
+    struct running *r = arg;
+    struct bh_err err = {0};
+
+    r->self = r->role->start(r->role->arg, r->client, &err);
+    if (r->self)
+        return;
+    bh_log(BH_ERROR, "cannot start", BH_CSTR("error", err.msg));
+    r->status = 1;
+    bh_loop_stop(r->loop);
+}
+
+static void lost(void *arg)
+{
+    struct running *r = arg;
+
+    r->status = 1; /* whoever started us starts us again, with a clean view */
+    bh_loop_stop(r->loop);
+}
+
+static struct bh_leader *elect(struct running *r)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    char host[256] = "", uuid[37];
+
+    (void)gethostname(host, sizeof(host) - 1);
+    bh_loop_uuid(r->loop, uuid);
+    return bh_leader_new(r->client, BH_S("kube-system"), bh_s(r->role->lease),
+                         bh_str_fmt(a, "%s_%s", host, uuid), begin, lost, r);
+}
+
+int bh_role_run(const struct bh_role *role)
+{
+    struct running r = {.role = role};
+    const char *kubeconfig = role->kubeconfig ? role->kubeconfig : getenv("KUBECONFIG");
+    struct bh_leader *leader = NULL;
+    struct bh_signals *signals = NULL;
+    struct bh_err err = {0};
+
+    bh_log_init(BH_INFO, role->name);
+    if (!kubeconfig) {
+        fprintf(stderr, "%s: --kubeconfig (or KUBECONFIG) is required\n", role->name);
+        return 1;
+    }
+    bh_signals_block();
+    r.loop = bh_loop_new_real(&err);
+    if (r.loop)
+        signals = bh_signals_new(r.loop, on_signal, &r, &err);
+    if (signals)
+        r.client = bh_client_new_kubeconfig(r.loop, kubeconfig, role->name, &err);
+    if (!r.client) {
+        fprintf(stderr, "%s: %s\n", role->name, err.msg);
+        (void)bh_signals_free(signals);
+        (void)bh_loop_free(r.loop);
+        return 1;
+    }
+    if (role->lease)
+        leader = elect(&r);
+    else
+        bh_loop_defer(r.loop, begin, &r);
+    bh_loop_run(r.loop);
+    if (r.self)
+        role->stop(r.self);
+    (void)bh_leader_free(leader);
+    (void)bh_client_free(r.client);
+    (void)bh_signals_free(signals);
+    (void)bh_loop_free(r.loop);
+    return r.status;
+}
+
+bool bh_flag_bool(const char *text, bool *ret)
+{
+    static const char *const on[] = {"true", "1", "t", "T", "TRUE", "True", "yes"};
+    static const char *const off[] = {"false", "0", "f", "F", "FALSE", "False", "no"};
+
+    if (!text) {
+        *ret = true;
+        return true;
+    }
+    for (size_t i = 0; i < BH_COUNT(on); i++) {
+        if (strcmp(text, on[i]) == 0 || strcmp(text, off[i]) == 0) {
+            *ret = strcmp(text, on[i]) == 0;
+            return true;
+        }
+    }
+    return false;
+}

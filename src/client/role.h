@@ -1,0 +1,28 @@
+/* Running a role as a process of its own: loop, signals, client, leader election. Blocking: this is
+ * main()'s body. */
+#ifndef BH_CLIENT_ROLE_H
+#define BH_CLIENT_ROLE_H
+
+#include "base/err.h"
+
+struct bh_client;
+
+struct bh_role {
+    const char *name; /* "bulkhead-scheduler": user agent, log component, lease holder's prefix */
+    const char *kubeconfig; /* NULL: $KUBECONFIG */
+    const char *lease;      /* name of its Lease in kube-system, or NULL: no election */
+    /* Starts the role; NULL and *err when it cannot. Called when leadership was won, or at once
+     * without election. */
+    void *(*start)(void *arg, struct bh_client *c, struct bh_err *err);
+    void (*stop)(void *self);
+    void *arg;
+};
+
+/* Returns the exit status: 0 after SIGTERM or SIGINT, 1 on failure or lost leadership. An API
+ * server that is not there yet is waited for. */
+int bh_role_run(const struct bh_role *r);
+/* "true", "false", "1", "0", "yes", "no" of a flag's value; NULL (a bare flag) is true. Returns
+ * false for other text. */
+BH_MUST bool bh_flag_bool(const char *text, bool *ret);
+
+#endif

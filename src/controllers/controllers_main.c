@@ -1,0 +1,89 @@
+/* `bulkhead controller-manager`: the controllers as a process of their own. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/role.h"
+#include "controllers/controllers.h"
+
+static const char usage[] =
+    "usage: bulkhead controller-manager --kubeconfig FILE [options]\n"
+    "  --leader-elect[=BOOL]              take a Lease before working (default true)\n"
+    "  --controllers LIST                 names, '*' or '-name', comma separated (default '*')\n"
+    "  --node-monitor-grace-period SECONDSs   silence after which a node is Unknown (default 50s)\n"
+    "  --terminated-pod-gc-threshold N    terminated pods that may stay (default 12500)\n";
+
+static void *start(void *arg, struct bh_client *c, struct bh_err *err)
+{
+    return bh_controllers_new(c, arg, err);
+}
+static void stop(void *self)
+{
+    (void)bh_controllers_free(self);
+}
+
+int bh_controller_manager_main(int argc, char **argv)
+{
+    enum { KUBECONFIG = 1, LEADER, CONTROLLERS, GRACE, THRESHOLD, HELP };
+    static const struct option longs[] = {
+        {"kubeconfig", required_argument, NULL, KUBECONFIG},
+        {"leader-elect", optional_argument, NULL, LEADER},
+        {"controllers", required_argument, NULL, CONTROLLERS},
+        {"node-monitor-grace-period", required_argument, NULL, GRACE},
+        {"terminated-pod-gc-threshold", required_argument, NULL, THRESHOLD},
+        {"help", no_argument, NULL, HELP},
+        {NULL, 0, NULL, 0}};
+    struct bh_controllers_opts o = {0};
+    struct bh_role r = {
+        .name = "bulkhead-controller-manager", .start = start, .stop = stop, .arg = &o};
+    struct bh_str text;
+    bool elect = true;
+    int c;
+
+    while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        switch (c) {
+        case KUBECONFIG:
+            r.kubeconfig = optarg;
+            break;
+        case LEADER:
+            if (!bh_flag_bool(optarg, &elect)) {
+                fprintf(stderr, "--leader-elect: not a boolean: %s\n", optarg);
+                return 2;
+            }
+            break;
+        case CONTROLLERS:
+            o.controllers = optarg;
+            break;
+        case GRACE:
+            text = bh_s(optarg);
+            if (bh_str_ends(text, BH_S("s")))
+                text.n--;
+            if (!bh_str_i64(text, 1, 86400, &o.node_grace_ms)) {
+                fprintf(stderr, "--node-monitor-grace-period: not a number of seconds: %s\n",
+                        optarg);
+                return 2;
+            }
+            o.node_grace_ms *= 1000;
+            break;
+        case THRESHOLD:
+            if (!bh_str_i64(bh_s(optarg), -1, INT32_MAX, &o.terminated_pods_max)) {
+                fprintf(stderr, "--terminated-pod-gc-threshold: not a number: %s\n", optarg);
+                return 2;
+            }
+            break;
+        case HELP:
+            fputs(usage, stdout);
+            return 0;
+        default:
+            fputs(usage, stderr);
+            return 2;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "unexpected argument %s\n%s", argv[optind], usage);
+        return 2;
+    }
+    if (elect)
+        r.lease = "kube-controller-manager";
+    return bh_role_run(&r);
+}
