@@ -282,7 +282,10 @@ static void serve_logs(struct kubelet_server *s, struct bh_http_exchange *x, str
     run = latest_log(dir, INT32_MAX);
     if (run >= 0 && query_bool(x, "previous"))
         run = latest_log(dir, run);
-    snprintf(path, sizeof(path), "%s/%lld.log", dir, (long long)run);
+    if (bh_path(path, sizeof(path), NULL, "%s/%lld.log", dir, (long long)run) < 0) {
+        answer_text(x, 400, "name too long");
+        return;
+    }
     f = bh_calloc(1, sizeof(*f));
     if (run < 0 || bh_log_reader_open(path, &lo, &f->log, &err) < 0) {
         char msg[1024];

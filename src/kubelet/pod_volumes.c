@@ -259,9 +259,10 @@ static int write_files(const char *dir, const struct files *f, struct bh_err *er
     }
     if (r >= 0 && old_n > 0) {
         old[old_n] = '\0';
-        snprintf(path, sizeof(path), "%s/%s", dir, old);
         if (!strchr(old, '/') && strncmp(old, "..data_", 7) == 0)
-            (void)bh_fs_remove_tree(path, NULL);
+            r = bh_path(path, sizeof(path), err, "%s/%s", dir, old);
+        if (r >= 0 && !strchr(old, '/') && strncmp(old, "..data_", 7) == 0)
+            r = bh_fs_remove_tree(path, err);
     }
     return r;
 }
