@@ -22,10 +22,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-__attribute__((constructor)) static void be_the_helper(int argc, char **argv)
+static int agent_main(const char *dir);
+
+__attribute__((constructor)) static void be_another(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "runtime-exec") == 0)
         exit(bh_runtime_exec_main(argc - 1, argv + 1));
+    if (argc > 2 && strcmp(argv[1], "runtime-agent") == 0)
+        exit(agent_main(argv[2]));
 }
 
 /* ---- an image ---- */
@@ -345,7 +349,6 @@ static bool setup(struct fix *f)
 static void teardown(struct fix *f)
 {
     struct bh_err err = {0};
-    char path[256];
 
     if (f->rt)
         f->rt = bh_runtime_free(f->rt);
@@ -356,7 +359,9 @@ static void teardown(struct fix *f)
         f->loop = bh_loop_free(f->loop);
     }
     BH_EQ(bh_fs_remove_tree(f->dir, &err), 0);
-    snprintf(path, sizeof(path), "grep -q %s /proc/self/mountinfo", f->dir);
+    BH_AUTO_BUF mounts = {.max = 4 << 20};
+    BH_EQ(bh_fs_read("/proc/self/mountinfo", mounts.max, &mounts, &err), 0);
+    BH_CHECK(bh_str_find(bh_buf_str(&mounts), bh_s(f->dir)) < 0);
     bh_arena_free(f->a);
 }
 
@@ -719,6 +724,138 @@ BH_TEST(runtime_it_monitor_killed)
         status(&f, id);
         BH_EQ(f.ct.exit_code, 137);
         BH_STREQ(f.ct.reason, "ContainerStatusUnknown");
+    }
+    teardown(&f);
+}
+
+/* ---- the agent dies ---- */
+
+/* Starts a pod that counts, says so, and stays until it is killed. */
+static int agent_main(const char *dir)
+{
+    struct fix f = {0};
+    struct bh_cri_container_config c;
+    struct bh_err err = {0};
+    char sb[80], id[80];
+    ssize_t n = readlink("/proc/self/exe", f.helper, sizeof(f.helper) - 1);
+
+    if (n < 0 || bh_path(f.dir, sizeof(f.dir), &err, "%s", dir) < 0)
+        return 1;
+    f.a = bh_arena_new(0);
+    f.loop = bh_loop_new_real(&err);
+    f.o = (struct bh_runtime_opts){.loop = f.loop, .data_dir = f.dir, .helper = f.helper};
+    if (!f.loop || !open_rt(&f))
+        return 1;
+    run_sandbox(&f, sb);
+    c = shell(&f, "count", "i=0; while :; do echo $i; i=$((i+1)); sleep 0.005; done");
+    start(&f, sb, &c, id);
+    status(&f, id);
+    struct bh_str text = bh_str_fmt(f.a, "%s %d", id, f.ct.pid);
+    if (bh_fs_write_atomic(bh_str_fmt(f.a, "%s/ready", dir).p, text, 0644, &err) < 0)
+        return 1;
+    bh_loop_run(f.loop);
+    return 0;
+}
+
+static void agent_ended(void *arg, const struct bh_proc_result *res)
+{
+    (void)arg;
+    (void)res;
+}
+
+/* Every number from 0 on stands in the log, once. */
+static int64_t counted(struct bh_str log)
+{
+    int64_t n = 0, v;
+
+    while (log.n > 0) {
+        struct bh_str line = bh_str_cut(&log, '\n');
+
+        for (int i = 0; i < 3; i++)
+            (void)bh_str_cut(&line, ' ');
+        if (!bh_str_i64(line, 0, INT64_MAX, &v) || v != n++)
+            return -1;
+    }
+    return n;
+}
+
+static void agent_killed(struct fix *f)
+{
+    const char *argv[] = {f->helper, "runtime-agent", f->dir, NULL};
+    struct bh_proc_opts po = {.file = f->helper, .argv = argv, .stdout_fd = -1, .stderr_fd = -1};
+    struct bh_proc *proc;
+    struct bh_err err = {0};
+    BH_AUTO_BUF b = {.max = 200};
+    int64_t pid, n;
+    char id[80];
+
+    f->rt = bh_runtime_free(f->rt);
+    pause_ms(f, 20);
+    BH_EQ(bh_proc_spawn(f->loop, &po, agent_ended, NULL, &proc, &err), 0);
+    const char *ready = bh_str_fmt(f->a, "%s/ready", f->dir).p;
+    for (int i = 0; i < 300 && !bh_fs_exists(ready); i++)
+        pause_ms(f, 20);
+    if (bh_fs_read(ready, 200, &b, &err) < 0) {
+        bh_test_fail(__FILE__, __LINE__, "the agent did not start its pod");
+        return;
+    }
+    bh_proc_kill(proc, SIGKILL);
+    pause_ms(f, 300);
+    struct bh_str rest = bh_buf_str(&b), first = bh_str_cut(&rest, ' ');
+    BH_CHECK(bh_str_i64(rest, 1, INT32_MAX, &pid));
+    snprintf(id, sizeof(id), "%.*s", BH_SF(first));
+    if (!open_rt(f))
+        return;
+    status(f, id);
+    OK(f);
+    BH_EQ(f->ct.state, BH_CRI_RUNNING);
+    BH_EQ(f->ct.pid, pid);
+    BH_EQ(f->ct.attempt, 0);
+    n = counted(log_of(f, "count"));
+    BH_CHECK(n > 20);
+    pause_ms(f, 200);
+    BH_CHECK(counted(log_of(f, "count")) > n);
+}
+
+BH_TEST(runtime_it_agent_killed)
+{
+    struct fix f;
+
+    if (!usable())
+        return;
+    if (setup(&f))
+        agent_killed(&f);
+    teardown(&f);
+}
+
+/* What belongs to one cluster survives the purge of the other. */
+BH_TEST(runtime_it_two_clusters)
+{
+    struct fix f, g;
+    struct bh_cri_container_config c;
+    char sb[80], one[80], two[80];
+
+    if (!usable())
+        return;
+    if (setup(&f)) {
+        run_sandbox(&f, sb);
+        c = shell(&f, "one", "sleep 1000");
+        start(&f, sb, &c, one);
+        if (setup(&g)) {
+            run_sandbox(&g, sb);
+            c = shell(&g, "one", "sleep 1000");
+            start(&g, sb, &c, two);
+            CALL(&g, container_list(g.rt, BH_S(""), BH_S(""), on_containers, &g));
+            BH_EQ(g.n, 1);
+        }
+        teardown(&g);
+        status(&f, one);
+        BH_EQ(f.ct.state, BH_CRI_RUNNING);
+        BH_CHECK(f.ct.pid > 0 && kill(f.ct.pid, 0) == 0);
+        /* The directory has one owner at a time. */
+        struct bh_runtime *second;
+        struct bh_err err = {0};
+        BH_EQ(bh_runtime_embedded_new(&f.o, &second, &err), -BH_E_BUSY);
     }
     teardown(&f);
 }
