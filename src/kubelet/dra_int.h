@@ -68,7 +68,7 @@ struct bh_dra_manager {
 
     struct bh_link ops; /* struct dra_op, in dra_manager.c */
     uint64_t next_id;
-    struct bh_timer clean_up;
+    struct bh_timer clean_up, resume;
     bool sources_ready;
 };
 

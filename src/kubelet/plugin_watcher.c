@@ -311,13 +311,15 @@ static struct plugin *plugin_get(struct bh_plugin_watcher *w, const char *path, 
     return p;
 }
 
-/* A socket that was made anew is another plugin, even under the same inode number: the time of its birth tells. The time
- * of its last change does not, since servers set the mode after they have made the file. */
+/* A socket that was made anew is another plugin, even under the same inode number: the time of its
+ * birth tells. The time of its last change does not, since servers set the mode after they have
+ * made the file. */
 static uint64_t identity_of(const char *path, const struct stat *st)
 {
     struct statx x;
 
-    if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &x) < 0 || !(x.stx_mask & STATX_BTIME))
+    if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &x) < 0 ||
+        !(x.stx_mask & STATX_BTIME))
         return (uint64_t)st->st_ino;
     return (uint64_t)st->st_ino ^ (uint64_t)x.stx_btime.tv_sec * 1000000007u ^ x.stx_btime.tv_nsec;
 }
