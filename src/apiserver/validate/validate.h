@@ -34,6 +34,7 @@ struct bh_rules_env {
     /* May the user do this? When not, may write a short reason (NUL-terminated). A NULL hook: yes. */
     bool (*allowed)(void *arg, const struct bh_rules_access *q, char *reason, size_t reason_n);
     void *arg;
+    bool no_privileged; /* privileged containers are refused (--allow-privileged=false) */
     struct bh_str user_name;
     struct bh_str user_node; /* the one authentication.kubernetes.io/node-name of a service account, or empty */
     struct bh_str api_version; /* of the request, e.g. "events.k8s.io/v1": a few rules differ by it */
