@@ -129,8 +129,8 @@ static size_t dedup(struct builder *b, struct elem *e, size_t n)
 static struct bh_jv close_container(struct builder *b)
 {
     const struct frame *f = &b->frames[b->depth - 1];
-    struct elem *e = b->elems + f->base;
     size_t n = b->n - f->base;
+    struct elem *e = n ? b->elems + f->base : NULL;
     struct bh_jv v = {.kind = f->obj ? BH_JSON_OBJ : BH_JSON_ARR};
 
     if (f->obj && n) {

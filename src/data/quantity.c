@@ -317,8 +317,8 @@ struct bh_quantity bh_quantity_add(struct bh_quantity a, struct bh_quantity b)
             x.coef = x.exp10 > y.exp10 ? x.coef : y.coef,
             x.exp10 = x.exp10 > y.exp10 ? x.exp10 : y.exp10, y.coef = 0;
     }
-    x.coef += y.coef; /* both are below 10^38, the sum fits 127 bits barely: 2 * 10^38 > 2^127 is
-                         caught next */
+    if (__builtin_add_overflow(x.coef, y.coef, &x.coef)) /* twice 10^38 is beyond 127 bits */
+        x.coef = y.coef < 0 ? -max : max;
     if (x.coef > max)
         x.coef = max;
     if (x.coef < -max)

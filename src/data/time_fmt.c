@@ -483,7 +483,8 @@ static int duration_term(struct bh_str s, size_t *at, __int128 *total, struct bh
     unit = unit_ns(bh_str_sub(s, start, i));
     if (!unit)
         return bad_duration(s, "unknown unit", bh_str_sub(s, start, i), err);
-    *total += whole > (__int128)INT64_MAX + 1 ? (__int128)1 << 64 : whole * unit + frac * unit / scale;
+    *total +=
+        whole > (__int128)INT64_MAX + 1 ? (__int128)1 << 64 : whole * unit + frac * unit / scale;
     if (*total > (__int128)INT64_MAX + 1)
         return bad_duration(s, "invalid duration", none, err);
     *at = i;

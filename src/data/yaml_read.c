@@ -502,6 +502,8 @@ static struct bh_jv build_seq(struct decoder *d, const struct entry *e, size_t n
 static bool pop(struct decoder *d, struct bh_jv *ret)
 {
     struct frame *f = &d->frames[--d->depth];
+    struct entry *e;
+    size_t n;
 
     if (f->alias) {
         f->alias->active = false;
@@ -509,8 +511,9 @@ static bool pop(struct decoder *d, struct bh_jv *ret)
     }
     if (f->kind == F_MERGE || f->kind == F_MERGE_SEQ)
         return false;
-    *ret = f->kind == F_MAP ? build_map(d, d->entries + f->base, d->n - f->base)
-                            : build_seq(d, d->entries + f->base, d->n - f->base);
+    n = d->n - f->base;
+    e = n ? d->entries + f->base : NULL;
+    *ret = f->kind == F_MAP ? build_map(d, e, n) : build_seq(d, e, n);
     d->n = f->base;
     return true;
 }
