@@ -9,7 +9,8 @@
  * Results and *err are valid during the callback only; err is NULL on success. Stop and remove
  * succeed for unknown or already handled ids; status, start and exec of an unknown id give
  * BH_E_NOT_FOUND. Two changing calls on one container at a time: the second gets BH_E_BUSY (stop
- * may always be called). After free no callback runs. Thread: the loop's own.
+ * may always be called). After free no callback runs; free itself must not be called from a
+ * callback. Thread: the loop's own.
  */
 #ifndef BH_RUNTIME_RUNTIME_H
 #define BH_RUNTIME_RUNTIME_H

@@ -365,7 +365,7 @@ static void teardown(struct fix *f)
     bh_arena_free(f->a);
 }
 
-static void run_sandbox(struct fix *f, char id[80])
+static struct bh_cri_sandbox_config pod(struct fix *f)
 {
     struct bh_cri_sandbox_config c = {.name = BH_S("pod"),
                                       .ns = BH_S("default"),
@@ -375,9 +375,21 @@ static void run_sandbox(struct fix *f, char id[80])
                                       .cgroup_parent = BH_S("kubepods/pod1")};
 
     bh_str_map_put(f->a, &c.labels, BH_S("app"), BH_S("x<y"));
-    CALL(f, sandbox_run(f->rt, &c, on_id, f));
+    return c;
+}
+
+static void run_config(struct fix *f, const struct bh_cri_sandbox_config *c, char id[80])
+{
+    CALL(f, sandbox_run(f->rt, c, on_id, f));
     OK(f);
     snprintf(id, 80, "%s", f->id);
+}
+
+static void run_sandbox(struct fix *f, char id[80])
+{
+    struct bh_cri_sandbox_config c = pod(f);
+
+    run_config(f, &c, id);
 }
 
 static struct bh_cri_container_config shell(struct fix *f, const char *name, const char *script)
@@ -693,6 +705,77 @@ BH_TEST(runtime_it_exec_stats_update)
         return;
     if (setup(&f))
         exec_and_stats(&f);
+    teardown(&f);
+}
+
+static void namespaces(struct fix *f)
+{
+    struct bh_cri_sandbox_config sc = pod(f);
+    struct bh_cri_container_config c;
+    char sb[80], id[80], host[256] = "";
+
+    /* One pid namespace: the pause program is the first process, and reaps what is left. */
+    sc.share_pid = true;
+    run_config(f, &sc, sb);
+    c = shell(f, "shared", "ps; ip addr; ls /dev/shm; cat /etc/resolv.conf | head -1; exit 0");
+    start(f, sb, &c, id);
+    until_exited(f, id);
+    struct bh_str log = log_of(f, "shared");
+    if (!has(log, "/pause") || !has(log, "lo: <LOOPBACK,UP") || has(log, "eth0"))
+        bh_test_fail(__FILE__, __LINE__, "log: %.*s", BH_SF(log));
+    BH_STREQ(f->ct.reason, "Completed");
+
+    /* The host's namespaces. */
+    sc = pod(f);
+    sc.cgroup_parent = BH_S("kubepods/pod2");
+    sc.hostname = BH_S("");
+    sc.host_network = sc.host_pid = sc.host_ipc = true;
+    run_config(f, &sc, sb);
+    c = shell(f, "host", "hostname; ls /sys/class/net; ls -d /proc/self/root; sleep 0.1");
+    start(f, sb, &c, id);
+    until_exited(f, id);
+    BH_EQ(gethostname(host, sizeof(host) - 1), 0);
+    BH_CHECK(has(log_of(f, "host"), host));
+    BH_EQ(f->ct.exit_code, 0);
+
+    /* Everything allowed, a terminal, standard input. */
+    c = shell(f, "privileged",
+              "ls -l /dev/null /dev/mem 2>/dev/null; mount -t tmpfs t /tmp && echo mounted; "
+              "tty_is() { [ -t 1 ]; };"
+              "tty_is && echo terminal");
+    c.security.privileged = true;
+    c.tty = true;
+    c.stdin_open = true;
+    start(f, sb, &c, id);
+    until_exited(f, id);
+    log = log_of(f, "privileged");
+    if (!has(log, "mounted") || !has(log, "terminal"))
+        bh_test_fail(__FILE__, __LINE__, "log: %.*s", BH_SF(log));
+
+    /* Part of an image as a volume; what is not there, or a file, fails the creation in the words
+     * the kubelet looks for. */
+    struct bh_cri_mount m = {
+        .container_path = BH_S("/img"), .image = BH_S("busybox:1"), .image_sub_path = BH_S("etc")};
+    c = shell(f, "sub", "ls /img");
+    c.mounts = (struct bh_cri_mount_vec){&m, 1};
+    start(f, sb, &c, id);
+    until_exited(f, id);
+    BH_CHECK(has(log_of(f, "sub"), "F shown\n") && !has(log_of(f, "sub"), "hidden"));
+    m.image_sub_path = BH_S("missing");
+    CALL(f, container_create(f->rt, bh_s(sb), &c, on_id, f));
+    BH_EQ(f->code, BH_E_IO);
+    if (!has(bh_s(f->msg), "ImageVolumeMountFailed"))
+        bh_test_fail(__FILE__, __LINE__, "message: %s", f->msg);
+}
+
+BH_TEST(runtime_it_namespaces)
+{
+    struct fix f;
+
+    if (!usable())
+        return;
+    if (setup(&f))
+        namespaces(&f);
     teardown(&f);
 }
 
