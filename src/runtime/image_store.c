@@ -263,7 +263,7 @@ int bh_image_list_all(struct bh_arena *a, const char *dir, struct bh_image_list 
         return bh_err_sys(err, errno, "open '%s'", path);
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         BH_AUTO_BUF b = {.max = BH_IMAGE_CONFIG_MAX * 2};
-        struct bh_image *img;
+        struct bh_image *img = NULL;
 
         if (!bh_str_ends(bh_s(e->d_name), BH_S(".json")) ||
             bh_path(path, sizeof(path), NULL, "%s/records/%s", dir, e->d_name) < 0)
