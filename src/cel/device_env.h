@@ -1,8 +1,9 @@
-/* Device selectors: the CEL environment that DeviceClass and ResourceClaim expressions run in (dra.md section 5).
+/* Device selectors: the CEL environment that DeviceClass and ResourceClaim expressions run in
+ * (dra.md section 5).
  *
- * One variable, `device`, with driver, attributes, capacity and allowMultipleAllocations. The selector works on a view
- * of a device that is prepared once and then matched against any number of selectors: keys are split into domain and
- * id, versions and quantities are parsed.
+ * One variable, `device`, with driver, attributes, capacity and allowMultipleAllocations. The
+ * selector works on a view of a device that is prepared once and then matched against any number of
+ * selectors: keys are split into domain and id, versions and quantities are parsed.
  */
 #ifndef BH_CEL_DEVICE_ENV_H
 #define BH_CEL_DEVICE_ENV_H
@@ -17,9 +18,15 @@ struct bh_cel_device;
 /* Upstream's limit of the estimated cost, checked where selectors are written. */
 #define BH_CEL_SELECTOR_COST_MAX 1000000u
 
-/* ---- what the caller knows about a device ------------------------------------------------------------------------ */
+/* ---- what the caller knows about a device
+ * ------------------------------------------------------------------------ */
 
-enum bh_cel_attr_kind { BH_CEL_ATTR_INT, BH_CEL_ATTR_BOOL, BH_CEL_ATTR_STRING, BH_CEL_ATTR_VERSION };
+enum bh_cel_attr_kind {
+    BH_CEL_ATTR_INT,
+    BH_CEL_ATTR_BOOL,
+    BH_CEL_ATTR_STRING,
+    BH_CEL_ATTR_VERSION
+};
 
 struct bh_cel_attr {
     struct bh_str name; /* "id" or "domain/id" */
@@ -51,38 +58,48 @@ struct bh_cel_device_in {
     bool allow_multiple;
 };
 
-/* Prepares a view in the arena; the strings of in must outlive it. A version or quantity that does not parse, or a list
- * attribute while list attributes are off, is remembered and makes every match fail, as upstream does. Thread: any. */
+/* Prepares a view in the arena; the strings of in must outlive it. A version or quantity that does
+ * not parse, or a list attribute while list attributes are off, is remembered and makes every match
+ * fail, as upstream does. Thread: any. */
 struct bh_cel_device *bh_cel_device_new(struct bh_arena *a, const struct bh_cel_device_in *in);
 
-/* ---- selectors ----------------------------------------------------------------------------------------------------- */
+/* ---- selectors
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 struct bh_cel_selector; /* immutable, shareable between threads */
 
-/* Compiles a selector expression. On -BH_E_INVALID *ret_text (may be NULL) is upstream's whole text, in the arena:
- * "compilation failed: ERROR: <input>:1:8: ..." with its caret lines, or "must evaluate to bool or the unknown type,
- * not int". The estimated cost is not judged here. */
-BH_MUST int bh_cel_selector_new(struct bh_str expr, struct bh_arena *a, struct bh_cel_selector **ret,
-                                struct bh_str *ret_text, struct bh_err *err);
-struct bh_cel_selector *bh_cel_selector_free(struct bh_cel_selector *s); /* accepts NULL, returns NULL */
+/* Compiles a selector expression. On -BH_E_INVALID *ret_text (may be NULL) is upstream's whole
+ * text, in the arena: "compilation failed: ERROR: <input>:1:8: ..." with its caret lines, or "must
+ * evaluate to bool or the unknown type, not int". The estimated cost is not judged here. */
+BH_MUST int bh_cel_selector_new(struct bh_str expr, struct bh_arena *a,
+                                struct bh_cel_selector **ret, struct bh_str *ret_text,
+                                struct bh_err *err);
+struct bh_cel_selector *
+bh_cel_selector_free(struct bh_cel_selector *s); /* accepts NULL, returns NULL */
 uint64_t bh_cel_selector_cost_max(const struct bh_cel_selector *s);
 const struct bh_cel_program *bh_cel_selector_program(const struct bh_cel_selector *s);
 struct bh_str bh_cel_selector_text(const struct bh_cel_selector *s);
 
-/* What API validation says of a selector: length, compilation, result type and estimated cost. Returns 0, or
- * -BH_E_INVALID with the detail for the field error in *ret_text (in the arena); *ret_forbidden tells that the error
- * is of type Forbidden (the cost), not Invalid; *ret_too_long that the length is. */
-BH_MUST int bh_cel_selector_validate(struct bh_str expr, struct bh_arena *a, struct bh_str *ret_text,
-                                     bool *ret_forbidden, bool *ret_too_long);
+/* What API validation says of a selector: length, compilation, result type and estimated cost.
+ * Returns 0, or -BH_E_INVALID with the detail for the field error in *ret_text (in the arena);
+ * *ret_forbidden tells that the error is of type Forbidden (the cost), not Invalid; *ret_too_long
+ * that the length is. */
+BH_MUST int bh_cel_selector_validate(struct bh_str expr, struct bh_arena *a,
+                                     struct bh_str *ret_text, bool *ret_forbidden,
+                                     bool *ret_too_long);
 
-/* Whether the device matches. Returns 1 or 0, -BH_E_INVALID when the expression errs (upstream's text in err: fatal for
- * the allocation of the claim), -BH_E_LIMIT when it costs too much. Memory from a, which the caller resets. */
-BH_MUST int bh_cel_selector_match(const struct bh_cel_selector *s, const struct bh_cel_device *d, struct bh_arena *a,
-                                  struct bh_err *err);
+/* Whether the device matches. Returns 1 or 0, -BH_E_INVALID when the expression errs (upstream's
+ * text in err: fatal for the allocation of the claim), -BH_E_LIMIT when it costs too much. Memory
+ * from a, which the caller resets. */
+BH_MUST int bh_cel_selector_match(const struct bh_cel_selector *s, const struct bh_cel_device *d,
+                                  struct bh_arena *a, struct bh_err *err);
 
-/* The environment itself, for commands and tests: shared, read-only, made at first use. Slot 0 is device. */
+/* The environment itself, for commands and tests: shared, read-only, made at first use. Slot 0 is
+ * device. */
 const struct bh_cel_env *bh_cel_device_env(void);
 struct bh_cel_value;
-void bh_cel_device_value(const struct bh_cel_device *d, struct bh_arena *a, struct bh_cel_value *ret);
+void bh_cel_device_value(const struct bh_cel_device *d, struct bh_arena *a,
+                         struct bh_cel_value *ret);
 
 #endif

@@ -1,0 +1,164 @@
+/* Device selectors as claims and classes use them. */
+#include "cel/device_env.h"
+
+#include "base/arena.h"
+#include "base/test.h"
+#include "cel/cel.h"
+
+static const struct bh_cel_attr attrs[] = {
+    {.name = BH_S_INIT("model"), .kind = BH_CEL_ATTR_STRING, .s = BH_S_INIT("H200")},
+    {.name = BH_S_INIT("index"), .kind = BH_CEL_ATTR_INT, .i = 3},
+    {.name = BH_S_INIT("healthy"), .kind = BH_CEL_ATTR_BOOL, .b = true},
+    {.name = BH_S_INIT("driverVersion"), .kind = BH_CEL_ATTR_VERSION, .s = BH_S_INIT("1.10.0")},
+    {.name = BH_S_INIT("ext.example.com/family"),
+     .kind = BH_CEL_ATTR_STRING,
+     .s = BH_S_INIT("hopper")},
+};
+static const struct bh_cel_capacity caps[] = {
+    {BH_S_INIT("memory"), BH_S_INIT("141Gi")},
+};
+static const struct bh_cel_device_in h200 = {.driver = BH_S_INIT("gpu.bulkhead.dev"),
+                                             .attrs = attrs,
+                                             .attrs_n = BH_COUNT(attrs),
+                                             .caps = caps,
+                                             .caps_n = 1};
+
+/* 1, 0, or the code of the error, whose text goes to *ret_text. */
+static int match_on(const char *expr, const struct bh_cel_device_in *in, char *text, size_t n)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_cel_device *d = bh_cel_device_new(a, in);
+    struct bh_cel_selector *s = NULL;
+    struct bh_str full = BH_S("");
+    struct bh_err err = {0};
+    int r = bh_cel_selector_new(bh_s(expr), a, &s, &full, &err);
+
+    if (r == 0) {
+        r = bh_cel_selector_match(s, d, a, &err);
+        full = bh_s(err.msg);
+    }
+    if (r < 0 && text) {
+        size_t k = full.n < n - 1 ? full.n : n - 1;
+
+        for (size_t i = 0; i < k; i++)
+            text[i] = full.p[i];
+        text[k] = '\0';
+    }
+    (void)bh_cel_selector_free(s);
+    return r;
+}
+
+static int match(const char *expr)
+{
+    char text[512] = "";
+    int r = match_on(expr, &h200, text, sizeof(text));
+
+    if (r < 0)
+        bh_test_fail(__FILE__, __LINE__, "%s: %s", expr, text);
+    return r;
+}
+
+static void refused(const char *expr, const char *want)
+{
+    char text[1024] = "";
+
+    BH_CHECK(match_on(expr, &h200, text, sizeof(text)) < 0);
+    BH_STREQ(bh_s(text), want);
+}
+
+BH_TEST(device_selectors_match)
+{
+    BH_EQ(match("device.driver == 'gpu.bulkhead.dev'"), 1);
+    BH_EQ(match("device.driver == \"x\""), 0);
+    BH_EQ(match("device.attributes[\"gpu.bulkhead.dev\"].model == \"H200\""), 1);
+    BH_EQ(match("device.attributes['gpu.bulkhead.dev'].index > 2"), 1);
+    BH_EQ(match("device.attributes['gpu.bulkhead.dev'].healthy"), 1);
+    BH_EQ(
+        match("device.attributes['gpu.bulkhead.dev'].driverVersion.isGreaterThan(semver('1.9.0'))"),
+        1);
+    BH_EQ(match("device.attributes['ext.example.com'].family == 'hopper'"), 1);
+    BH_EQ(match("device.capacity[\"gpu.bulkhead.dev\"].memory.compareTo(quantity(\"40Gi\")) >= 0"),
+          1);
+    BH_EQ(match("device.capacity['gpu.bulkhead.dev'].memory.isGreaterThan(quantity('1Ti'))"), 0);
+    BH_EQ(match("'nope' in device.attributes"), 0);
+    BH_EQ(match("'model' in device.attributes['gpu.bulkhead.dev']"), 1);
+    BH_EQ(match("has(device.attributes['nope'].x)"), 0);
+    BH_EQ(match("device.attributes['gpu.bulkhead.dev'][?'zz'].orValue(5) == 5"), 1);
+    BH_EQ(match("cel.bind(d, device.attributes['gpu.bulkhead.dev'], d.model == 'H200' && d.index "
+                "== 3)"),
+          1);
+    BH_EQ(match("device.attributes.exists_one(x, x == 'ext.example.com')"), 1);
+    BH_EQ(match("!device.allowMultipleAllocations"), 1);
+}
+
+BH_TEST(device_selectors_refuse)
+{
+    refused("device.nope", "compilation failed: ERROR: <input>:1:7: undefined field 'nope'\n"
+                           " | device.nope\n"
+                           " | ......^");
+    refused("1", "must evaluate to bool or the unknown type, not int");
+    refused("device.attributes['nope'].x", "no such key: x");
+    refused("device.attributes['gpu.bulkhead.dev'].model",
+            "CEL result of type string could not be converted to bool");
+    refused("device.attributes['gpu.bulkhead.dev'].index.isGreaterThan(semver('0.0.1'))",
+            "no such overload: isGreaterThan(int, kubernetes.Semver)");
+}
+
+BH_TEST(device_selectors_refuse_broken_devices)
+{
+    static const struct bh_cel_attr bad[] = {
+        {.name = BH_S_INIT("v"), .kind = BH_CEL_ATTR_VERSION, .s = BH_S_INIT("1.x")}};
+    static const struct bh_cel_attr list[] = {
+        {.name = BH_S_INIT("l"), .kind = BH_CEL_ATTR_INT, .is_list = true}};
+    struct bh_cel_device_in in = h200;
+    char text[512] = "";
+
+    in.attrs = bad;
+    in.attrs_n = 1;
+    BH_CHECK(match_on("true", &in, text, sizeof(text)) < 0);
+    in.attrs = list;
+    BH_CHECK(match_on("true", &in, text, sizeof(text)) < 0);
+    BH_STREQ(bh_s(text), "attribute l: unsupported attribute value");
+}
+
+static uint64_t estimate(const char *expr)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_cel_selector *s;
+    struct bh_err err = {0};
+    uint64_t cost;
+
+    if (bh_cel_selector_new(bh_s(expr), a, &s, NULL, &err) < 0) {
+        bh_test_fail(__FILE__, __LINE__, "%s: %s", expr, err.msg);
+        return 0;
+    }
+    cost = bh_cel_selector_cost_max(s);
+    (void)bh_cel_selector_free(s);
+    return cost;
+}
+
+BH_TEST(device_selectors_cost_what_upstream_says)
+{
+    BH_EQ(estimate("device.driver == \"\""), 2);
+    BH_EQ(estimate("device.driver == \"dra.example.com\""), 4);
+    BH_EQ(estimate("device.attributes[\"d\"].name"), 4);
+    BH_EQ(estimate("device.attributes['d'].name > 0"), 5);
+    BH_EQ(estimate("device.attributes['d'].name == 'fish'"), 5);
+    BH_EQ(estimate("'id' in device.attributes['d']"), 4);
+    BH_EQ(estimate("device.capacity['d'].mem.compareTo(quantity('1Gi')) >= 0"), 7);
+    BH_EQ(estimate("cel.bind(dra, device.attributes['dra.example.com'], dra.name)"), 15);
+    BH_EQ(estimate("device.attributes.exists_one(x, x == \"dra.example.com\")"), 164);
+}
+
+BH_TEST(device_selectors_are_validated)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_str text;
+    bool forbidden, too_long;
+
+    BH_EQ(bh_cel_selector_validate(BH_S("true"), a, &text, &forbidden, &too_long), 0);
+    BH_CHECK(bh_cel_selector_validate(BH_S("device.attributes['d'].s.join(',') == 'x'"), a, &text,
+                                      &forbidden, &too_long) < 0);
+    BH_CHECK(forbidden);
+    BH_STREQ(text, "too complex, exceeds cost limit");
+}
