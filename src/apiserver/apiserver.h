@@ -59,7 +59,7 @@ struct bh_apiserver_opts {
                                    schema */
     /* PEM files for the connection to kubelets (logs); NULL: not verified, no certificate. */
     const char *kubelet_certificate_authority, *kubelet_client_certificate, *kubelet_client_key;
-    const char *service_cidr;   /* NULL: 10.96.0.0/16 */
+    const char *service_cidr; /* NULL: 10.96.0.0/16 */
     bool no_anonymous;
     bh_authorize_fn authorize; /* replaces the built-in authoriser when not NULL */
     void *authorize_arg;

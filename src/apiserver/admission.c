@@ -1,0 +1,213 @@
+/* The admission plugins that are on by default, in upstream's order: NamespaceLifecycle,
+ * TaintNodesByCondition, Priority, DefaultTolerationSeconds, NodeRestriction. Rules of a kind
+ * itself are not here but in validate/. */
+#include "api/gen/core_v1.h"
+#include "api/gen/meta_v1.h"
+#include "api/gen/resource_v1.h"
+#include "apiserver/server_int.h"
+#include "apiserver/write.h"
+
+#include <string.h>
+
+#define TAINT_NOT_READY   "node.kubernetes.io/not-ready"
+#define TAINT_UNREACHABLE "node.kubernetes.io/unreachable"
+
+static bool immortal(struct bh_str ns)
+{
+    return bh_str_eqc(ns, "default") || bh_str_eqc(ns, "kube-system") ||
+           bh_str_eqc(ns, "kube-public");
+}
+
+/* ---- NamespaceLifecycle ---- */
+
+static int namespace_lifecycle(struct bh_rq *rq, const struct bh_kind *hub,
+                               const struct bh_meta_v1_object_meta *m)
+{
+    struct bh_obj *ns;
+    const struct bh_core_v1_namespace *n;
+    int r;
+
+    if (!hub->namespaced)
+        return 0;
+    ns = bh_namespace_head(rq->srv, m->namespace);
+    if (!ns)
+        return bh_fail_not_found(rq, BH_S(""), BH_S("namespaces"), m->namespace);
+    n = bh_obj_struct(ns);
+    if (!bh_str_eqc(n->status.phase, "Terminating") && !ns->deleting)
+        return 0;
+    r = bh_fail_forbidden(
+        rq, rq->kind, m->name,
+        "unable to create new content in namespace %.*s because it is being terminated",
+        BH_SF(m->namespace));
+    rq->fail.extra_cause.reason = BH_S("NamespaceTerminating");
+    rq->fail.extra_cause.message =
+        bh_str_fmt(rq->a, "namespace %.*s is being terminated", BH_SF(m->namespace));
+    rq->fail.extra_cause.field = BH_S("metadata.namespace");
+    return r;
+}
+
+/* ---- pods ---- */
+
+static bool tolerates(const struct bh_core_v1_pod *p, const char *key)
+{
+    for (size_t i = 0; i < p->spec.tolerations.n; i++) {
+        const struct bh_core_v1_toleration *t = &p->spec.tolerations.p[i];
+
+        if ((bh_str_eqc(t->key, key) || t->key.n == 0) &&
+            (bh_str_eqc(t->effect, "NoExecute") || t->effect.n == 0))
+            return true;
+    }
+    return false;
+}
+
+static void add_toleration(struct bh_rq *rq, struct bh_core_v1_pod *p, const char *key)
+{
+    size_t n = p->spec.tolerations.n;
+    struct bh_core_v1_toleration *v = bh_new_n(rq->a, struct bh_core_v1_toleration, n + 1);
+
+    if (n > 0)
+        memcpy(v, p->spec.tolerations.p, n * sizeof(*v));
+    v[n] = (struct bh_core_v1_toleration){.key = bh_s(key),
+                                          .operator= BH_S("Exists"),
+                                          .effect = BH_S("NoExecute"),
+                                          .toleration_seconds = 300,
+                                          .has_toleration_seconds = true};
+    p->spec.tolerations.p = v;
+    p->spec.tolerations.n = n + 1;
+}
+
+static void default_toleration_seconds(struct bh_rq *rq, struct bh_core_v1_pod *p)
+{
+    bool ready = tolerates(p, TAINT_NOT_READY), reach = tolerates(p, TAINT_UNREACHABLE);
+
+    if (!ready)
+        add_toleration(rq, p, TAINT_NOT_READY);
+    if (!reach)
+        add_toleration(rq, p, TAINT_UNREACHABLE);
+}
+
+static int pod_create(struct bh_rq *rq, struct bh_core_v1_pod *p)
+{
+    int r = 0;
+
+    if (bh_admission_on(rq->srv, "Priority", true))
+        r = bh_admit_priority(rq, p, NULL);
+    if (r == 0 && bh_admission_on(rq->srv, "DefaultTolerationSeconds", true))
+        default_toleration_seconds(rq, p);
+    return r;
+}
+
+/* ---- nodes ---- */
+
+static void taint_new_node(struct bh_rq *rq, struct bh_core_v1_node *node)
+{
+    size_t n = node->spec.taints.n;
+    struct bh_core_v1_taint *v;
+
+    for (size_t i = 0; i < n; i++)
+        if (bh_str_eqc(node->spec.taints.p[i].key, TAINT_NOT_READY) &&
+            bh_str_eqc(node->spec.taints.p[i].effect, "NoSchedule"))
+            return;
+    v = bh_new_n(rq->a, struct bh_core_v1_taint, n + 1);
+    if (n > 0)
+        memcpy(v, node->spec.taints.p, n * sizeof(*v));
+    v[n] = (struct bh_core_v1_taint){.key = BH_S(TAINT_NOT_READY), .effect = BH_S("NoSchedule")};
+    node->spec.taints.p = v;
+    node->spec.taints.n = n + 1;
+}
+
+/* ---- NodeRestriction: a node agent changes only what is its own ---- */
+
+static bool node_name(const struct bh_rq *rq, struct bh_str *ret)
+{
+    if (!bh_str_starts(rq->user.name, BH_S("system:node:")))
+        return false;
+    for (size_t i = 0; i < rq->user.groups.n; i++)
+        if (bh_str_eqc(rq->user.groups.p[i], "system:nodes")) {
+            *ret = bh_str_sub(rq->user.name, 12, rq->user.name.n);
+            return true;
+        }
+    return false;
+}
+
+static int restrict_node_object(struct bh_rq *rq, struct bh_str node,
+                                const struct bh_core_v1_node *obj,
+                                const struct bh_core_v1_node *old)
+{
+    if (!bh_str_eq(obj->metadata.name, node) && rq->ri.name.n == 0)
+        return bh_fail_forbidden(rq, rq->kind, obj->metadata.name,
+                                 "node \"%.*s\" is not allowed to modify node \"%.*s\"",
+                                 BH_SF(node), BH_SF(obj->metadata.name));
+    if (old && !bh_msg_equal(&bh_core_v1_node_spec_type, &obj->spec, &old->spec)) {
+        if (obj->spec.taints.n != old->spec.taints.n)
+            return bh_fail_forbidden(rq, rq->kind, obj->metadata.name,
+                                     "node \"%.*s\" is not allowed to modify taints", BH_SF(node));
+    }
+    return 0;
+}
+
+static int restrict_pod_create(struct bh_rq *rq, struct bh_str node, const struct bh_core_v1_pod *p)
+{
+    const struct bh_str *mirror =
+        bh_str_map_get(&p->metadata.annotations, BH_S("kubernetes.io/config.mirror"));
+
+    if (!mirror)
+        return bh_fail_forbidden(
+            rq, rq->kind, p->metadata.name,
+            "pod does not have \"kubernetes.io/config.mirror\" annotation, node \"%.*s\" can only "
+            "create mirror pods",
+            BH_SF(node));
+    if (!bh_str_eq(p->spec.node_name, node))
+        return bh_fail_forbidden(
+            rq, rq->kind, p->metadata.name,
+            "node \"%.*s\" can only create pods with spec.nodeName set to itself", BH_SF(node));
+    return 0;
+}
+
+static int node_restriction(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub,
+                            const void *obj, const void *old)
+{
+    struct bh_str node;
+
+    if (!node_name(rq, &node))
+        return 0;
+    if (hub == &bh_resource_v1_resource_slice_kind && !old) {
+        const struct bh_resource_v1_resource_slice *s = obj;
+
+        if (!s->spec.has_node_name || !bh_str_eq(s->spec.node_name, node))
+            return bh_fail_forbidden(
+                rq, rq->kind, s->metadata.name,
+                "can only create ResourceSlice with the same NodeName as the requesting node");
+    }
+    if (hub == &bh_core_v1_pod_kind && !old && sub.n == 0)
+        return restrict_pod_create(rq, node, obj);
+    if (hub == &bh_core_v1_node_kind)
+        return restrict_node_object(rq, node, obj, old);
+    return 0;
+}
+
+/* ---- the chain ---- */
+
+int bh_admit(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub, void *obj,
+             const void *old)
+{
+    int r = 0;
+
+    if (!old && bh_admission_on(rq->srv, "NamespaceLifecycle", true))
+        r = namespace_lifecycle(rq, hub, bh_meta_const(hub, obj));
+    if (r == 0 && !old && hub == &bh_core_v1_pod_kind)
+        r = pod_create(rq, obj);
+    if (r == 0 && !old && hub == &bh_core_v1_node_kind &&
+        bh_admission_on(rq->srv, "TaintNodesByCondition", true))
+        taint_new_node(rq, obj);
+    if (r == 0 && bh_admission_on(rq->srv, "NodeRestriction", true))
+        r = node_restriction(rq, hub, sub, obj, old);
+    return r;
+}
+
+int bh_admit_delete(struct bh_rq *rq, const struct bh_obj *obj)
+{
+    if (obj->kind == &bh_core_v1_namespace_kind && immortal(obj->name))
+        return bh_fail_forbidden(rq, rq->kind, obj->name, "this namespace may not be deleted");
+    return 0;
+}

@@ -1,0 +1,181 @@
+/* metadata.managedFields: every write passes bh_managed_keep(). */
+#include "api/fieldpath.h"
+#include "api/gen/meta_v1.h"
+#include "apiserver/convert.h"
+#include "apiserver/write.h"
+
+#include <string.h>
+
+#define MANAGER_BYTES_MAX 128
+
+struct bh_str bh_manager_of(struct bh_rq *rq)
+{
+    struct bh_str ua = rq->user_agent, m;
+
+    if (rq->field_manager.n > 0)
+        return rq->field_manager;
+    m = bh_str_cut(&ua, '/');
+    if (m.n > MANAGER_BYTES_MAX)
+        m.n = MANAGER_BYTES_MAX;
+    return m.n > 0 ? m : BH_S("unknown");
+}
+
+/* Entries to sets. A malformed entry is -BH_E_BAD_REQUEST: the caller then takes the stored ones.
+ */
+static int decode_entries(struct bh_arena *a, const struct bh_meta_v1_managed_fields_entry_vec *v,
+                          struct bh_managers *ret)
+{
+    ret->p = bh_new_n(a, struct bh_manager, v->n + 2);
+    ret->n = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        const struct bh_meta_v1_managed_fields_entry *e = &v->p[i];
+        struct bh_manager *m = &ret->p[ret->n++];
+
+        if (!(bh_str_eqc(e->operation, "Update") || bh_str_eqc(e->operation, "Apply")) ||
+            e->api_version.n == 0 || !bh_str_eqc(e->fields_type, "FieldsV1"))
+            return -BH_E_BAD_REQUEST;
+        *m = (struct bh_manager){e->manager,     e->operation, e->api_version,
+                                 e->subresource, e->time,      NULL};
+        if (bh_fset_decode(e->fields_v_1.n > 0 ? e->fields_v_1 : BH_S("{}"), a, &m->set, NULL) < 0)
+            return -BH_E_BAD_REQUEST;
+    }
+    return 0;
+}
+
+/* Back into the struct, through the JSON text, which also sorts. */
+static int store_entries(struct bh_rq *rq, struct bh_managers *m,
+                         struct bh_meta_v1_object_meta *meta)
+{
+    BH_AUTO_BUF b = {0};
+    struct bh_err err = {0};
+    struct bh_meta_v1_object_meta *tmp = bh_new(rq->a, struct bh_meta_v1_object_meta);
+
+    memset(&meta->managed_fields, 0, sizeof(meta->managed_fields));
+    if (m->n == 0)
+        return 0;
+    bh_buf_addz(&b, "{\"managedFields\":");
+    bh_managers_encode(m, &b);
+    bh_buf_addc(&b, '}');
+    if (bh_msg_decode_json(&bh_meta_v1_object_meta_type, bh_buf_str(&b), tmp, rq->a, NULL, &err) <
+        0)
+        return bh_fail_err(rq, &err);
+    meta->managed_fields = tmp->managed_fields;
+    return 0;
+}
+
+static bool is_reset(const struct bh_meta_v1_managed_fields_entry_vec *v)
+{
+    return v->n == 1 && v->p[0].manager.n + v->p[0].operation.n + v->p[0].api_version.n +
+                                v->p[0].fields_type.n + v->p[0].fields_v_1.n +
+                                v->p[0].subresource.n ==
+                            0;
+}
+
+static bool has_sub(const struct bh_kind *k, const char *name)
+{
+    return bh_kind_sub(k, bh_s(name)) != NULL;
+}
+
+/* JSON of obj (NULL: an empty object) in the version asked for, without managedFields. */
+static int doc_of(struct bh_rq *rq, const struct bh_kind *hub, const void *obj, struct bh_str *ret)
+{
+    void *copy, *conv = NULL;
+    struct bh_meta_v1_object_meta *m;
+    BH_AUTO_BUF b = {0};
+    int r;
+
+    if (!obj) {
+        bh_kind_encode_json_exact(rq->kind, bh_arena_alloc(rq->a, rq->kind->type->size), &b);
+        *ret = bh_str_dup(rq->a, bh_buf_str(&b));
+        return 0;
+    }
+    copy = bh_arena_memdup(rq->a, obj, hub->type->size);
+    m = bh_meta_of(hub, copy);
+    memset(&m->managed_fields, 0, sizeof(m->managed_fields));
+    r = bh_from_hub(rq, hub, copy, &conv);
+    if (r < 0)
+        return r;
+    bh_kind_encode_json_exact(rq->kind, conv, &b);
+    *ret = bh_str_dup(rq->a, bh_buf_str(&b));
+    return 0;
+}
+
+struct convert_arg {
+    struct bh_rq *rq;
+    const struct bh_kind *hub;
+    const void *old, *now;
+};
+
+static bool convert_docs(void *arg, struct bh_str api_version, const struct bh_type **ret_t,
+                         struct bh_str *ret_old, struct bh_str *ret_new)
+{
+    struct convert_arg *c = arg;
+    const struct bh_kind *asked = c->rq->kind,
+                         *k = bh_kind_by_api_version(api_version, c->hub->kind);
+    bool ok;
+
+    if (!k || k->resource.n == 0)
+        return false;
+    c->rq->kind = k;
+    ok = doc_of(c->rq, c->hub, c->old, ret_old) == 0 && doc_of(c->rq, c->hub, c->now, ret_new) == 0;
+    c->rq->kind = asked;
+    *ret_t = k->type;
+    return ok;
+}
+
+int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
+                    const struct bh_obj *old, struct bh_str sub)
+{
+    struct bh_meta_v1_object_meta *m = bh_meta_of(hub, obj);
+    const void *os = old ? bh_obj_struct(old) : NULL;
+    const struct bh_meta_v1_object_meta *om = os ? bh_meta_const(hub, os) : NULL;
+    struct bh_managers managers = {NULL, 0};
+    struct convert_arg carg = {rq, hub, os, obj};
+    struct bh_managed_convert conv = {convert_docs, &carg};
+    struct bh_managed_update u = {.t = rq->kind->type,
+                                  .self = {.manager = bh_manager_of(rq),
+                                           .operation = BH_S("Update"),
+                                           .api_version = rq->kind->api_version,
+                                           .subresource = sub,
+                                           .time = rq->now},
+                                  .convert = &conv};
+    struct bh_fset *reset = NULL;
+    bool given = sub.n == 0 && m->managed_fields.n > 0;
+    struct bh_err err = {0};
+    int r;
+
+    if (given && is_reset(&m->managed_fields)) {
+        if (old)
+            memset(&m->managed_fields, 0, sizeof(m->managed_fields));
+        given = false;
+        if (old)
+            return 0;
+    }
+    if (!given || decode_entries(rq->a, &m->managed_fields, &managers) < 0) {
+        given = false;
+        if (!om || decode_entries(rq->a, &om->managed_fields, &managers) < 0)
+            managers = (struct bh_managers){NULL, 0};
+    }
+    if (old && managers.n == 0) {
+        /* An object whose tracking was switched off stays so. */
+        memset(&m->managed_fields, 0, sizeof(m->managed_fields));
+        return 0;
+    }
+    r = doc_of(rq, hub, obj, &u.new_doc);
+    if (r == 0)
+        r = doc_of(rq, hub, os, &u.old_doc);
+    if (r < 0)
+        return r;
+    if (old && !given && bh_str_eq(u.old_doc, u.new_doc)) {
+        m->managed_fields = om->managed_fields;
+        return 0;
+    }
+    if (sub.n == 0 && has_sub(hub, "status")) {
+        if (bh_fset_decode(BH_S("{\"f:status\":{}}"), rq->a, &reset, &err) < 0)
+            return bh_fail_err(rq, &err);
+        u.reset = reset;
+    }
+    if (bh_managers_update(&managers, &u, rq->a, NULL, &err) < 0)
+        return bh_fail_err(rq, &err);
+    return store_entries(rq, &managers, m);
+}

@@ -1,0 +1,86 @@
+/* The log of a container comes from the node agent's port over HTTPS: address and port stand in the
+ * Node's status. The answer is passed through in pieces as it arrives, so that following works. */
+#include "apiserver/pod_log.h"
+
+#include "api/gen/core_v1.h"
+#include "apiserver/kubelet_conn.h"
+#include "apiserver/write.h"
+
+#include <string.h>
+
+static const struct bh_core_v1_container *find_container(const struct bh_core_v1_pod *p,
+                                                         struct bh_str name)
+{
+    const struct bh_core_v1_container_vec *lists[] = {&p->spec.containers,
+                                                      &p->spec.init_containers};
+
+    for (size_t l = 0; l < BH_COUNT(lists); l++)
+        for (size_t i = 0; i < lists[l]->n; i++)
+            if (bh_str_eq(lists[l]->p[i].name, name))
+                return &lists[l]->p[i];
+    return NULL;
+}
+
+static struct bh_str names(struct bh_rq *rq, const struct bh_core_v1_pod *p)
+{
+    BH_AUTO_BUF b = {0};
+
+    for (size_t i = 0; i < p->spec.init_containers.n; i++)
+        bh_buf_addf(&b, "%s%.*s", b.n > 0 ? " " : "", BH_SF(p->spec.init_containers.p[i].name));
+    for (size_t i = 0; i < p->spec.containers.n; i++)
+        bh_buf_addf(&b, "%s%.*s", b.n > 0 ? " " : "", BH_SF(p->spec.containers.p[i].name));
+    return bh_str_dup(rq->a, bh_buf_str(&b));
+}
+
+/* The options that the agent understands are passed on as they were sent. */
+static struct bh_str log_query(struct bh_rq *rq)
+{
+    static const char *const passed[] = {
+        "follow",     "previous",   "sinceSeconds",
+        "sinceTime",  "timestamps", "tailLines",
+        "limitBytes", "stream",     "insecureSkipTLSVerifyBackend"};
+    BH_AUTO_BUF b = {0};
+
+    for (size_t i = 0; i < BH_COUNT(passed); i++) {
+        const struct bh_str *v = bh_rq_query(rq, passed[i]);
+
+        if (!v)
+            continue;
+        bh_buf_addf(&b, "%s%s=", b.n > 0 ? "&" : "", passed[i]);
+        bh_url_escape_query(&b, *v);
+    }
+    return bh_str_dup(rq->a, bh_buf_str(&b));
+}
+
+int bh_pod_log(struct bh_rq *rq)
+{
+    const struct bh_str *asked = bh_rq_query(rq, "container");
+    const struct bh_core_v1_pod *p;
+    struct bh_str container = asked ? *asked : BH_S("");
+    struct bh_obj *o = bh_wc_get(rq->res->wc, bh_rq_key(rq, rq->res, rq->ri.ns, rq->ri.name));
+
+    if (!o)
+        return bh_fail_not_found(rq, BH_S(""), BH_S("pods"), rq->ri.name);
+    p = bh_obj_struct(o);
+    if (container.n == 0) {
+        if (p->spec.containers.n + p->spec.init_containers.n != 1)
+            return bh_fail_msg(
+                rq, BH_E_BAD_REQUEST,
+                "a container name must be specified for pod %.*s, choose one of: [%.*s]",
+                BH_SF(o->name), BH_SF(names(rq, p)));
+        container = p->spec.containers.n > 0 ? p->spec.containers.p[0].name
+                                             : p->spec.init_containers.p[0].name;
+    } else if (!find_container(p, container)) {
+        return bh_fail_msg(rq, BH_E_BAD_REQUEST, "container %.*s is not valid for pod %.*s",
+                           BH_SF(container), BH_SF(o->name));
+    }
+    if (p->spec.node_name.n == 0) {
+        struct bh_api_response res = {.status = 204};
+
+        bh_rq_answer(rq, &res);
+        return 0;
+    }
+    return bh_kubelet_stream(rq, p->spec.node_name,
+                             bh_str_fmt(rq->a, "/containerLogs/%.*s/%.*s/%.*s?%.*s", BH_SF(o->ns),
+                                        BH_SF(o->name), BH_SF(container), BH_SF(log_query(rq))));
+}

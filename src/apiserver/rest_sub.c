@@ -1,0 +1,194 @@
+/* Subresources of pods that act instead of storing what was sent: binding, eviction, log. */
+#include "api/gen/core_v1.h"
+#include "api/gen/meta_v1.h"
+#include "api/gen/policy_v1.h"
+#include "apiserver/body.h"
+#include "apiserver/pod_log.h"
+#include "apiserver/write.h"
+
+#include <string.h>
+
+/* A bare Status 201, as upstream answers to bindings and evictions. */
+static void answer_created(struct bh_rq *rq)
+{
+    struct bh_meta_v1_status st = {.status = BH_S("Success"), .code = 201};
+
+    bh_rq_answer_msg(rq, 201, &bh_meta_v1_status_kind, &st);
+}
+
+static void acted(void *arg, struct bh_obj *obj, const struct bh_err *err)
+{
+    struct bh_rq *rq = arg;
+
+    (void)obj;
+    if (err) {
+        (void)bh_fail_err(rq, err);
+        bh_rq_send_fail(rq);
+        return;
+    }
+    answer_created(rq);
+}
+
+/* ---- binding ---- */
+
+static int binding_conflict(struct bh_rq *rq, struct bh_str name, struct bh_str why)
+{
+    int r = bh_fail_msg(rq, BH_E_CONFLICT,
+                        "Operation cannot be fulfilled on pods/binding \"%.*s\": %.*s", BH_SF(name),
+                        BH_SF(why));
+
+    rq->fail.name = name;
+    rq->fail.kind = BH_S("pods/binding");
+    return r;
+}
+
+static void set_scheduled(struct bh_rq *rq, struct bh_core_v1_pod *p)
+{
+    struct bh_core_v1_pod_condition c = {
+        .type = BH_S("PodScheduled"), .status = BH_S("True"), .last_transition_time = rq->now};
+    struct bh_core_v1_pod_condition *v;
+    size_t n = p->status.conditions.n;
+
+    for (size_t i = 0; i < n; i++)
+        if (bh_str_eqc(p->status.conditions.p[i].type, "PodScheduled")) {
+            if (bh_str_eqc(p->status.conditions.p[i].status, "True"))
+                c.last_transition_time = p->status.conditions.p[i].last_transition_time;
+            p->status.conditions.p[i] = c;
+            return;
+        }
+    v = bh_new_n(rq->a, struct bh_core_v1_pod_condition, n + 1);
+    if (n > 0)
+        memcpy(v, p->status.conditions.p, n * sizeof(*v));
+    v[n] = c;
+    p->status.conditions.p = v;
+    p->status.conditions.n = n + 1;
+}
+
+static int check_binding(struct bh_rq *rq, const struct bh_core_v1_binding *b,
+                         const struct bh_core_v1_pod *p)
+{
+    struct bh_str name = p->metadata.name;
+
+    if (b->metadata.uid.n > 0 && !bh_str_eq(b->metadata.uid, p->metadata.uid))
+        return binding_conflict(
+            rq, name,
+            bh_str_fmt(rq->a,
+                       "StorageError: invalid object, Code: 4, Key: %.*s, ResourceVersion: 0, "
+                       "AdditionalErrorMsg: "
+                       "Precondition failed: UID in precondition: %.*s, UID in object meta: %.*s",
+                       BH_SF(bh_rq_key(rq, rq->res, p->metadata.namespace, name)),
+                       BH_SF(b->metadata.uid), BH_SF(p->metadata.uid)));
+    if (!bh_time_is_zero(p->metadata.deletion_timestamp))
+        return binding_conflict(
+            rq, name,
+            bh_str_fmt(rq->a, "pod %.*s is being deleted, cannot be assigned to a host",
+                       BH_SF(name)));
+    if (p->spec.node_name.n > 0)
+        return binding_conflict(rq, name,
+                                bh_str_fmt(rq->a, "pod %.*s is already assigned to node \"%.*s\"",
+                                           BH_SF(name), BH_SF(p->spec.node_name)));
+    if (p->spec.scheduling_gates.n > 0)
+        return binding_conflict(
+            rq, name,
+            bh_str_fmt(rq->a, "pod %.*s has non-empty .spec.schedulingGates", BH_SF(name)));
+    return 0;
+}
+
+static int bind(struct bh_rq *rq, struct bh_resource *pods, const struct bh_core_v1_binding *b,
+                struct bh_obj *old)
+{
+    struct bh_core_v1_pod *p = bh_msg_dup(&bh_core_v1_pod_type, bh_obj_struct(old), rq->a);
+    int r = check_binding(rq, b, p);
+
+    if (r < 0)
+        return r;
+    p->spec.node_name = b->target.name;
+    for (size_t i = 0; i < b->metadata.annotations.n; i++)
+        bh_str_map_put(rq->a, &p->metadata.annotations, b->metadata.annotations.p[i].key,
+                       b->metadata.annotations.p[i].value);
+    for (size_t i = 0; i < b->metadata.labels.n; i++)
+        bh_str_map_put(rq->a, &p->metadata.labels, b->metadata.labels.p[i].key,
+                       b->metadata.labels.p[i].value);
+    set_scheduled(rq, p);
+    if (rq->dry_run) {
+        answer_created(rq);
+        return 0;
+    }
+    return bh_write_submit_then(rq, BH_STORE_UPDATE, pods, p, acted, rq);
+}
+
+int bh_rest_binding(struct bh_rq *rq)
+{
+    struct bh_resource *pods = bh_resource_find(rq->srv, BH_S(""), BH_S("pods"));
+    struct bh_core_v1_binding *b;
+    struct bh_obj *old;
+    struct bh_str name;
+    void *msg = NULL;
+    int r = bh_options_write(rq, "CreateOptions");
+
+    if (r == 0)
+        r = bh_body_decode(rq, &bh_core_v1_binding_kind, &msg);
+    if (r < 0)
+        return r;
+    b = msg;
+    if (b->metadata.namespace.n > 0 && !bh_str_eq(b->metadata.namespace, rq->ri.ns))
+        return bh_fail_msg(rq, BH_E_BAD_REQUEST,
+                           "the namespace of the provided object does not match the namespace sent "
+                           "on the request");
+    name = rq->ri.name.n > 0 ? rq->ri.name : b->metadata.name;
+    if (rq->ri.name.n > 0 && b->metadata.name.n > 0 && !bh_str_eq(b->metadata.name, rq->ri.name))
+        return bh_fail_msg(rq, BH_E_BAD_REQUEST,
+                           "name in URL does not match name in Binding object");
+    if (b->target.kind.n > 0 && !bh_str_eqc(b->target.kind, "Node") &&
+        !bh_str_eqc(b->target.kind, "Minion"))
+        return bh_fail_msg(
+            rq, BH_E_INTERNAL,
+            "target.kind: Unsupported value: \"%.*s\": supported values: \"Node\", \"<empty>\"",
+            BH_SF(b->target.kind));
+    if (b->target.name.n == 0)
+        return bh_fail_msg(rq, BH_E_INTERNAL, "target.name: Required value");
+    old = bh_pipeline_head(rq->srv->pipe, pods->wc, bh_rq_key(rq, pods, rq->ri.ns, name));
+    if (!old)
+        return bh_fail_not_found(rq, BH_S(""), BH_S("pods"), name);
+    return bind(rq, pods, b, old);
+}
+
+/* ---- eviction ---- */
+
+static int evict(struct bh_rq *rq)
+{
+    struct bh_policy_v1_eviction *e;
+    struct bh_obj *old;
+    void *msg = NULL;
+    int r = bh_options_write(rq, "CreateOptions");
+
+    if (r == 0)
+        r = bh_body_decode(rq, &bh_policy_v1_eviction_kind, &msg);
+    if (r < 0)
+        return r;
+    e = msg;
+    if (!bh_str_eq(e->metadata.name, rq->ri.name))
+        return bh_fail_msg(rq, BH_E_BAD_REQUEST,
+                           "name in URL does not match name in Eviction object");
+    r = bh_rq_head(rq, &old);
+    if (r < 0)
+        return r;
+    return bh_rest_evict(rq, old, e->delete_options, acted);
+}
+
+/* ---- which ---- */
+
+int bh_rest_sub(struct bh_rq *rq)
+{
+    struct bh_str sub = rq->ri.sub;
+
+    if (rq->res->hub != &bh_core_v1_pod_kind)
+        return 1;
+    if (bh_str_eqc(sub, "binding"))
+        return bh_rest_binding(rq);
+    if (bh_str_eqc(sub, "eviction"))
+        return evict(rq);
+    if (bh_str_eqc(sub, "log"))
+        return bh_pod_log(rq);
+    return 1;
+}

@@ -1,0 +1,116 @@
+/* Inside of the API server. */
+#ifndef BH_APISERVER_SERVER_INT_H
+#define BH_APISERVER_SERVER_INT_H
+
+#include "apiserver/apiserver.h"
+#include "apiserver/pipeline.h"
+#include "apiserver/rq.h"
+#include "apiserver/watch_cache.h"
+#include "net/loop.h"
+
+struct bh_authn;
+struct bh_frontend;
+struct bh_frame_cache;
+struct bh_tls;
+struct bh_metrics;
+
+/* A resource that is stored: one per group and resource, whatever its versions. */
+struct bh_resource {
+    const struct bh_kind *hub;
+    struct bh_wc_res *wc;
+};
+
+struct bh_apiserver {
+    struct bh_loop *loop;
+    struct bh_store *store;
+    struct bh_wc *wc;
+    struct bh_pipeline *pipe;
+    struct bh_arena *a;      /* lives as long as the server: options, tables */
+    struct bh_map resources; /* "group/resource" -> struct bh_resource */
+    struct bh_map hidden;    /* "group/version" that runtime_config switched off */
+    struct bh_map gates;     /* feature gate -> "t" or "f" as given */
+    struct bh_map openapi;   /* documents made so far: path -> struct bh_str */
+    struct bh_map admission_on, admission_off;
+    struct bh_link rqs;     /* struct bh_rq.link: under way */
+    struct bh_map rq_by_id; /* 8 bytes of the id -> struct bh_rq */
+    uint64_t next_id;
+    size_t watches;
+    struct bh_authn *authn;
+    struct bh_frontend *front; /* NULL until bh_apiserver_listen() */
+    struct bh_frame_cache *frames;
+    struct bh_tls *kubelet_tls; /* how agents are spoken to; NULL before bh_apiserver_listen() */
+    const char *client_ca_file;
+    struct bh_metrics *metrics;
+    bh_authorize_fn authorize;
+    void *authorize_arg;
+    bool always_allow;
+    bool freed;
+    struct bh_timer upkeep; /* compaction, bookmarks, expired events */
+    uint64_t upkeep_rv;     /* version at the last compaction tick */
+    int64_t upkeep_at_ns;
+    struct bh_str service_cidr;
+    uint64_t cluster_ip_next;
+};
+
+/* ---- server.c ---- */
+struct bh_resource *bh_resource_find(struct bh_apiserver *srv, struct bh_str group,
+                                     struct bh_str resource);
+/* The namespace object as published or accepted; NULL when it does not exist. */
+struct bh_obj *bh_namespace_head(struct bh_apiserver *srv, struct bh_str name);
+bool bh_gate_on(struct bh_apiserver *srv, const char *name);
+bool bh_admission_on(const struct bh_apiserver *srv, const char *plugin, bool by_default);
+bool bh_version_served(const struct bh_apiserver *srv, const struct bh_kind *k);
+struct bh_time bh_server_now(const struct bh_apiserver *srv);
+/* Fills rq->env from the request. */
+void bh_rq_env(struct bh_rq *rq, const char *verb);
+
+/* ---- route.c ---- */
+BH_MUST int bh_rq_authorize(struct bh_rq *rq);
+bool bh_rq_allowed(struct bh_rq *rq, const struct bh_authz_attrs *at, char *reason,
+                   size_t reason_n);
+
+/* ---- authn.c ---- */
+struct bh_authn *bh_authn_new(const struct bh_apiserver_opts *o, struct bh_err *err);
+struct bh_authn *bh_authn_free(struct bh_authn *an);
+/* 1: *ret is who it is (views that live as long as authn, or in a); 0: nobody known (401). token: p
+ * == NULL without a bearer token. cn, orgs: of a verified client certificate, cn.n == 0 without. */
+int bh_authn_check(const struct bh_authn *an, struct bh_arena *a, struct bh_str token,
+                   struct bh_str cn, struct bh_str_vec orgs, struct bh_user *ret);
+
+/* ---- authz.c ---- */
+bool bh_authz_builtin(void *arg, const struct bh_authz_attrs *at, char *reason, size_t reason_n);
+
+/* ---- discovery.c, health.c, openapi_http.c, metrics.c: paths that are no resource; 0 when
+ * answered ---- */
+BH_MUST int bh_discovery_serve(struct bh_rq *rq);
+BH_MUST int bh_health_serve(struct bh_rq *rq);
+BH_MUST int bh_openapi_serve(struct bh_rq *rq);
+BH_MUST int bh_metrics_serve(struct bh_rq *rq);
+struct bh_metrics *bh_metrics_new(void);
+struct bh_metrics *bh_metrics_free(struct bh_metrics *m);
+void bh_metrics_count(struct bh_rq *rq, int status);
+
+/* ---- admission.c ---- */
+/* Before defaults of the stored form are final: may change obj (hub struct). old NULL on create. */
+BH_MUST int bh_admit(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub, void *obj,
+                     const void *old);
+BH_MUST int bh_admit_delete(struct bh_rq *rq, const struct bh_obj *obj);
+struct bh_core_v1_pod;
+BH_MUST int bh_admit_priority(struct bh_rq *rq, struct bh_core_v1_pod *p,
+                              const struct bh_core_v1_pod *old);
+
+/* ---- rest_*.c ---- */
+BH_MUST int bh_rest_get(struct bh_rq *rq);
+BH_MUST int bh_rest_list(struct bh_rq *rq);
+BH_MUST int bh_rest_watch(struct bh_rq *rq);
+BH_MUST int bh_rest_create(struct bh_rq *rq);
+BH_MUST int bh_rest_update(struct bh_rq *rq);
+BH_MUST int bh_rest_patch(struct bh_rq *rq);
+BH_MUST int bh_rest_delete(struct bh_rq *rq);
+BH_MUST int bh_rest_delete_collection(struct bh_rq *rq);
+BH_MUST int bh_rest_virtual(struct bh_rq *rq); /* reviews, bindings: kinds without storage */
+/* Subresources that are not updates of the object (binding, eviction, log, scale …): 1 when sub is
+ * none of them. */
+BH_MUST int bh_rest_sub(struct bh_rq *rq);
+
+#endif

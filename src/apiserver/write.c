@@ -1,0 +1,421 @@
+/* Create and update on the stored form, dry runs, and the way through the pipeline. */
+#include "apiserver/write.h"
+
+#include "api/gen/core_v1.h"
+#include "api/gen/meta_v1.h"
+#include "api/obj_commit.h"
+#include "apiserver/convert.h"
+#include "base/limits.h"
+
+#include <string.h>
+
+#define GENERATED_NAME_MAX 63
+#define GENERATED_SUFFIX   5
+
+struct bh_str bh_rq_key(struct bh_rq *rq, const struct bh_resource *res, struct bh_str ns,
+                        struct bh_str name)
+{
+    return bh_wc_key(res->wc, rq->a, res->hub->namespaced ? ns : BH_S(""), name);
+}
+
+int bh_rq_head(struct bh_rq *rq, struct bh_obj **ret)
+{
+    struct bh_str key = bh_rq_key(rq, rq->res, rq->ri.ns, rq->ri.name);
+    struct bh_obj *o = bh_pipeline_head(rq->srv->pipe, rq->res->wc, key);
+
+    if (!o)
+        return bh_fail_not_found(rq, rq->kind->group, rq->kind->resource, rq->ri.name);
+    *ret = o;
+    return 0;
+}
+
+int bh_check_namespace(struct bh_rq *rq, struct bh_meta_v1_object_meta *m)
+{
+    if (!rq->kind->namespaced) {
+        m->namespace = BH_S("");
+        return 0;
+    }
+    if (m->namespace.n == 0)
+        m->namespace = rq->ri.ns;
+    if (!bh_str_eq(m->namespace, rq->ri.ns))
+        return bh_fail_msg(rq, BH_E_BAD_REQUEST,
+                           "the namespace of the provided object does not match the namespace sent "
+                           "on the request");
+    return 0;
+}
+
+int bh_check_name(struct bh_rq *rq, struct bh_meta_v1_object_meta *m)
+{
+    if (m->name.n == 0)
+        return bh_fail_msg(
+            rq, BH_E_BAD_REQUEST,
+            "the name of the object (%.*s based on URL) was undeterminable: name must be provided",
+            BH_SF(rq->ri.name));
+    if (!bh_str_eq(m->name, rq->ri.name))
+        return bh_fail_msg(
+            rq, BH_E_BAD_REQUEST,
+            "the name of the object (%.*s) does not match the name on the URL (%.*s)",
+            BH_SF(m->name), BH_SF(rq->ri.name));
+    return 0;
+}
+
+int bh_to_hub(struct bh_rq *rq, void *obj, void **ret)
+{
+    struct bh_err err = {0};
+
+    if (bh_convert(rq->kind, obj, rq->res->hub, rq->a, ret, &err) < 0)
+        return bh_fail_err(rq, &err);
+    return 0;
+}
+
+int bh_from_hub(struct bh_rq *rq, const struct bh_kind *hub, void *obj, void **ret)
+{
+    struct bh_err err = {0};
+
+    if (bh_convert(hub, obj, rq->kind, rq->a, ret, &err) < 0)
+        return bh_fail_err(rq, &err);
+    return 0;
+}
+
+int bh_check_errs(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str name,
+                  const struct bh_field_errs *errs)
+{
+    if (errs->n == 0)
+        return 0;
+    return bh_fail_invalid(rq, hub->group, hub->kind, name, errs);
+}
+
+struct bh_obj *bh_write_dry(struct bh_rq *rq, const struct bh_kind *hub, const void *hub_obj)
+{
+    struct bh_err err = {0};
+    struct bh_obj *o = bh_obj_from_struct(hub, hub_obj, &err);
+
+    if (!o)
+        (void)bh_fail_err(rq, &err);
+    return o;
+}
+
+static void answer_committed(struct bh_rq *rq, int http, struct bh_obj *obj,
+                             const struct bh_err *err)
+{
+    if (err) {
+        (void)bh_fail_err(rq, err);
+        bh_rq_send_fail(rq);
+        return;
+    }
+    bh_rq_answer_obj(rq, http, obj);
+}
+
+void bh_write_answered(void *arg, struct bh_obj *obj, const struct bh_err *err)
+{
+    answer_committed(arg, 200, obj, err);
+}
+
+static void write_created(void *arg, struct bh_obj *obj, const struct bh_err *err)
+{
+    answer_committed(arg, 201, obj, err);
+}
+
+int bh_write_submit_then(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
+                         const void *hub_obj, bh_pipeline_done done, void *arg)
+{
+    const struct bh_meta_v1_object_meta *m = bh_meta_const(res->hub, hub_obj);
+    BH_AUTO_BUF json = {.max = BH_OBJECT_BYTES_MAX + 1};
+    struct bh_obj *obj;
+    struct bh_err err = {0};
+
+    bh_obj_encode(res->hub, hub_obj, &json);
+    if (json.overflow || json.n > BH_OBJECT_BYTES_MAX)
+        return bh_fail_msg(rq, BH_E_INTERNAL, "etcdserver: request is too large");
+    obj = bh_obj_new_pending(res->hub, bh_buf_str(&json), m);
+    if (bh_pipeline_submit(rq->srv->pipe, op, res->wc, bh_rq_key(rq, res, m->namespace, m->name),
+                           obj, done, arg, &err) < 0) {
+        int r = bh_fail_err(rq, &err);
+
+        rq->fail.retry_after = 1;
+        return r;
+    }
+    return 0;
+}
+
+int bh_write_submit(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
+                    const void *hub_obj, int http)
+{
+    return bh_write_submit_then(rq, op, res, hub_obj,
+                                http == 201 ? write_created : bh_write_answered, rq);
+}
+
+/* ---- create ---- */
+
+static struct bh_str generate_name(struct bh_rq *rq, struct bh_str base)
+{
+    static const char alphabet[] = "bcdfghjklmnpqrstvwxz2456789";
+    char suffix[GENERATED_SUFFIX + 1] = {0};
+
+    if (base.n > GENERATED_NAME_MAX - GENERATED_SUFFIX)
+        base.n = GENERATED_NAME_MAX - GENERATED_SUFFIX;
+    for (int i = 0; i < GENERATED_SUFFIX; i++)
+        suffix[i] = alphabet[bh_loop_random(rq->srv->loop) % (sizeof(alphabet) - 1)];
+    return bh_str_fmt(rq->a, "%.*s%s", BH_SF(base), suffix);
+}
+
+/* System fields are the server's: whatever was sent in them is replaced. */
+static void fill_system_fields(struct bh_rq *rq, struct bh_meta_v1_object_meta *m)
+{
+    char uid[37];
+
+    bh_loop_uuid(rq->srv->loop, uid);
+    m->uid = bh_str_dup(rq->a, bh_s(uid));
+    m->creation_timestamp = rq->now;
+    m->deletion_timestamp = (struct bh_time){0, 0};
+    m->has_deletion_grace_period_seconds = false;
+    m->deletion_grace_period_seconds = 0;
+    m->self_link = BH_S("");
+}
+
+static int check_create_version(struct bh_rq *rq, struct bh_meta_v1_object_meta *m)
+{
+    int64_t v;
+
+    /* Anything that is no number, and 0, is let through and replaced. */
+    if (bh_str_i64(m->resource_version, 1, INT64_MAX, &v))
+        return bh_fail_msg(rq, BH_E_INTERNAL,
+                           "resourceVersion should not be set on objects to be created");
+    return 0;
+}
+
+static int already_exists(struct bh_rq *rq, const struct bh_obj *have, struct bh_str name)
+{
+    return bh_fail_named(rq, BH_E_EXISTS, rq->kind, name, "%s%.*s \"%.*s\" already exists",
+                         have->deleting ? "object is being deleted: " : "",
+                         BH_SF(bh_qualified(rq, rq->kind->group, rq->kind->resource)), BH_SF(name));
+}
+
+int bh_write_create(struct bh_rq *rq, void *obj)
+{
+    const struct bh_kind *hub = rq->res->hub;
+    struct bh_field_errs errs = {.a = rq->a};
+    struct bh_meta_v1_object_meta *m;
+    struct bh_str_vec warnings = {NULL, 0};
+    struct bh_obj *have;
+    void *h = NULL;
+    int r;
+
+    bh_rq_env(rq, "create");
+    bh_rules_default(&rq->env, rq->kind, obj);
+    r = bh_to_hub(rq, obj, &h);
+    if (r < 0)
+        return r;
+    m = bh_meta_of(hub, h);
+    r = check_create_version(rq, m);
+    if (r == 0)
+        r = bh_managed_keep(rq, hub, h, NULL, BH_S(""));
+    if (r == 0)
+        r = bh_admit(rq, hub, BH_S(""), h, NULL);
+    if (r < 0)
+        return r;
+    m->resource_version = BH_S("");
+    if (m->name.n == 0 && m->generate_name.n > 0)
+        m->name = generate_name(rq, m->generate_name);
+    fill_system_fields(rq, m);
+    bh_rules_prepare_create(&rq->env, hub, h);
+    bh_rules_validate_create(&rq->env, hub, h, &errs);
+    bh_rules_warnings(&rq->env, hub, BH_S(""), h, NULL, &warnings);
+    r = bh_check_errs(rq, hub, m->name, &errs);
+    for (size_t i = 0; i < warnings.n; i++)
+        bh_rq_warn(rq, warnings.p[i]);
+    if (r < 0)
+        return r;
+    have =
+        bh_pipeline_head(rq->srv->pipe, rq->res->wc, bh_rq_key(rq, rq->res, m->namespace, m->name));
+    if (have)
+        return already_exists(rq, have, m->name);
+    if (rq->dry_run) {
+        BH_AUTO_OBJ *dry = bh_write_dry(rq, hub, h);
+
+        if (!dry)
+            return -BH_E_INTERNAL;
+        bh_rq_answer_obj(rq, 201, dry);
+        return 0;
+    }
+    return bh_write_submit(rq, BH_STORE_CREATE, rq->res, h, 201);
+}
+
+/* ---- update ---- */
+
+/* What an update may never change comes from the old object. */
+static void keep_system_fields(struct bh_meta_v1_object_meta *m,
+                               const struct bh_meta_v1_object_meta *old)
+{
+    m->uid = old->uid;
+    m->creation_timestamp = old->creation_timestamp;
+    m->deletion_timestamp = old->deletion_timestamp;
+    m->deletion_grace_period_seconds = old->deletion_grace_period_seconds;
+    m->has_deletion_grace_period_seconds = old->has_deletion_grace_period_seconds;
+    m->self_link = BH_S("");
+    m->generation = old->generation;
+    if (m->generate_name.n == 0)
+        m->generate_name = old->generate_name;
+}
+
+static int check_uid(struct bh_rq *rq, const struct bh_update *u, struct bh_str uid)
+{
+    if (uid.n == 0 || bh_str_eq(uid, u->old->uid))
+        return 0;
+    return bh_fail_conflict(rq, rq->kind, u->old->name,
+                            "StorageError: invalid object, Code: 4, Key: %.*s, ResourceVersion: 0, "
+                            "AdditionalErrorMsg: Precondition failed: UID in precondition: %.*s, "
+                            "UID in object meta: %.*s",
+                            BH_SF(bh_rq_key(rq, rq->res, u->old->ns, u->old->name)), BH_SF(uid),
+                            BH_SF(u->old->uid));
+}
+
+static int check_version(struct bh_rq *rq, const struct bh_update *u, struct bh_str version)
+{
+    int64_t v = 0;
+
+    if (version.n > 0 && !bh_str_i64(version, 0, INT64_MAX, &v)) {
+        struct bh_str q = version;
+
+        return bh_fail_msg(rq, BH_E_INTERNAL,
+                           "invalid resource version: resourceVersion: Invalid value: \"%.*s\": "
+                           "strconv.ParseUint: "
+                           "parsing \"%.*s\": invalid syntax",
+                           BH_SF(q), BH_SF(q));
+    }
+    if (v != 0 && (uint64_t)v != u->old->rv)
+        return bh_fail_conflict(
+            rq, rq->kind, u->old->name,
+            "the object has been modified; please apply your changes to the latest version and "
+            "try again");
+    return 0;
+}
+
+bool bh_deletes_during_update(const struct bh_kind *hub, const void *obj, const struct bh_obj *old)
+{
+    const struct bh_meta_v1_object_meta *m = bh_meta_const(hub, obj);
+
+    (void)old;
+    if (bh_time_is_zero(m->deletion_timestamp) || m->finalizers.n > 0)
+        return false;
+    if (m->has_deletion_grace_period_seconds && m->deletion_grace_period_seconds != 0)
+        return false;
+    if (hub == &bh_core_v1_namespace_kind)
+        return ((const struct bh_core_v1_namespace *)obj)->spec.finalizers.n == 0;
+    return true;
+}
+
+/* Whether the new bytes say the same as the old ones, the version aside. */
+static bool same_bytes(const struct bh_obj *old, struct bh_str json)
+{
+    ptrdiff_t hole = bh_str_find(json, BH_S("\"resourceVersion\":\"" BH_OBJ_RV_HOLE "\""));
+    size_t before = sizeof("\"resourceVersion\":\"") - 1;
+    struct bh_str head, tail, otail;
+    ptrdiff_t end;
+
+    if (hole < 0)
+        return false;
+    before += (size_t)hole;
+    head = bh_str_sub(json, 0, before);
+    tail = bh_str_sub(json, before + sizeof(BH_OBJ_RV_HOLE) - 1, json.n);
+    if (!bh_str_starts(old->json, head))
+        return false;
+    end = bh_str_chr(old->json, '"', before);
+    if (end < 0)
+        return false;
+    otail = bh_str_sub(old->json, (size_t)end, old->json.n);
+    return bh_str_eq(tail, otail);
+}
+
+static int answer_unchanged(struct bh_rq *rq, const struct bh_update *u)
+{
+    if (u->old->rv == 0) {
+        /* The same write is on its way: the answer waits for it by writing nothing new but the same
+         * bytes again. */
+        return 1;
+    }
+    bh_rq_answer_obj(rq, 200, u->old);
+    return 0;
+}
+
+static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h, const void *old)
+{
+    const struct bh_kind *hub = rq->res->hub;
+    BH_AUTO_BUF json = {.max = BH_OBJECT_BYTES_MAX + 1};
+    int r = bh_managed_keep(rq, hub, h, u->old, u->sub);
+
+    if (r < 0)
+        return r;
+    if (bh_deletes_during_update(hub, h, u->old)) {
+        if (rq->dry_run) {
+            bh_rq_answer_obj(rq, 200, u->old);
+            return 0;
+        }
+        return bh_write_submit(rq, BH_STORE_DELETE, rq->res, h, 200);
+    }
+    if (rq->dry_run) {
+        BH_AUTO_OBJ *dry = NULL;
+
+        bh_meta_of(hub, h)->resource_version = bh_meta_const(hub, old)->resource_version;
+        dry = bh_write_dry(rq, hub, h);
+        if (!dry)
+            return -BH_E_INTERNAL;
+        bh_rq_answer_obj(rq, 200, dry);
+        return 0;
+    }
+    bh_obj_encode(hub, h, &json);
+    if (same_bytes(u->old, bh_buf_str(&json))) {
+        r = answer_unchanged(rq, u);
+        if (r <= 0)
+            return r;
+    }
+    return bh_write_submit(rq, BH_STORE_UPDATE, rq->res, h, 200);
+}
+
+int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
+{
+    const struct bh_kind *hub = rq->res->hub;
+    const void *old = bh_obj_struct(u->old);
+    const struct bh_meta_v1_object_meta *om = bh_meta_const(hub, old);
+    struct bh_field_errs errs = {.a = rq->a};
+    struct bh_str_vec warnings = {NULL, 0};
+    struct bh_meta_v1_object_meta *m;
+    struct bh_str version, uid;
+    void *h = NULL;
+    int r;
+
+    bh_rq_env(rq, u->verb);
+    bh_rules_default(&rq->env, rq->kind, u->obj);
+    r = bh_to_hub(rq, u->obj, &h);
+    if (r < 0)
+        return r;
+    m = bh_meta_of(hub, h);
+    version = m->resource_version;
+    uid = m->uid;
+    r = check_uid(rq, u, uid);
+    if (r == 0)
+        r = check_version(rq, u, version);
+    if (r < 0)
+        return r;
+    r = bh_admit(rq, hub, u->sub, h, old);
+    if (r < 0)
+        return r;
+    if (version.n == 0 || bh_str_eqc(version, "0")) {
+        if (!bh_rules_unconditional_update(hub) && strcmp(u->verb, "update") == 0) {
+            bh_fe_invalid(&errs, BH_FP(BH_FP(NULL, "metadata"), "resourceVersion"), BH_S(""),
+                          "must be specified for an update");
+            return bh_fail_invalid(rq, hub->group, hub->resource, u->old->name, &errs);
+        }
+    }
+    keep_system_fields(m, om);
+    m->resource_version = om->resource_version;
+    bh_rules_prepare_update(&rq->env, hub, u->sub, h, old);
+    bh_rules_validate_update(&rq->env, hub, u->sub, h, old, &errs);
+    bh_rules_warnings(&rq->env, hub, u->sub, h, old, &warnings);
+    r = bh_check_errs(rq, hub, u->old->name, &errs);
+    for (size_t i = 0; i < warnings.n; i++)
+        bh_rq_warn(rq, warnings.p[i]);
+    if (r < 0)
+        return r;
+    return update_prepared(rq, u, h, old);
+}

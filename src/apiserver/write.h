@@ -1,0 +1,68 @@
+/* The part that all writes share: from a hub struct to the pipeline and back to the answer. */
+#ifndef BH_APISERVER_WRITE_H
+#define BH_APISERVER_WRITE_H
+
+#include "apiserver/rq.h"
+#include "apiserver/server_int.h"
+
+/* How the fields of a write are owned. */
+struct bh_write_by {
+    const char *operation; /* "Update" */
+    struct bh_str sub;     /* subresource, or empty */
+};
+
+/* Creates from obj, the struct of rq->kind after decoding (name and namespace checked). Answers
+ * 201. */
+BH_MUST int bh_write_create(struct bh_rq *rq, void *obj);
+/* Replaces old (from the head) by obj, struct of rq->kind after decoding and defaulting. sub:
+ * subresource. Answers 200. unconditional_ok: a missing resourceVersion is fine. */
+struct bh_update {
+    struct bh_obj *old;
+    void *obj; /* struct of rq->kind */
+    struct bh_str sub;
+    const char *verb; /* "update" or "patch" */
+    const struct bh_managed_result
+        *applied; /* of an apply: managedFields are decided already; NULL otherwise */
+};
+BH_MUST int bh_write_update(struct bh_rq *rq, const struct bh_update *u);
+/* Hands a finished hub struct to the pipeline; the request is answered with http when it is
+ * durable. */
+BH_MUST int bh_write_submit(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
+                            const void *hub_obj, int http);
+/* The same with another end than "answer with the object". */
+BH_MUST int bh_write_submit_then(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
+                                 const void *hub_obj, bh_pipeline_done done, void *arg);
+/* A hub struct as an object that is not stored (dry runs): resourceVersion as it stands in it. */
+struct bh_obj *bh_write_dry(struct bh_rq *rq, const struct bh_kind *hub, const void *hub_obj);
+struct bh_str bh_rq_key(struct bh_rq *rq, const struct bh_resource *res, struct bh_str ns,
+                        struct bh_str name);
+/* The head object the path names; 404 otherwise. */
+BH_MUST int bh_rq_head(struct bh_rq *rq, struct bh_obj **ret);
+/* Checks namespace and name of a decoded object against the path. */
+BH_MUST int bh_check_namespace(struct bh_rq *rq, struct bh_meta_v1_object_meta *m);
+BH_MUST int bh_check_name(struct bh_rq *rq, struct bh_meta_v1_object_meta *m);
+/* A struct in the hub version to one in rq->kind and back. */
+BH_MUST int bh_to_hub(struct bh_rq *rq, void *obj, void **ret);
+BH_MUST int bh_from_hub(struct bh_rq *rq, const struct bh_kind *hub, void *obj, void **ret);
+/* 422 when errs has entries. */
+BH_MUST int bh_check_errs(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str name,
+                          const struct bh_field_errs *errs);
+bool bh_deletes_during_update(const struct bh_kind *hub, const void *obj, const struct bh_obj *old);
+void bh_write_answered(void *arg, struct bh_obj *obj,
+                       const struct bh_err *err); /* a bh_pipeline_done; 200 */
+
+/* rest_delete.c: deletes old as an eviction does; done(rq, …) answers. */
+struct bh_meta_v1_delete_options;
+BH_MUST int bh_rest_evict(struct bh_rq *rq, struct bh_obj *old,
+                          const struct bh_meta_v1_delete_options *given, bh_pipeline_done done);
+BH_MUST int bh_rest_delete_obj(struct bh_rq *rq, struct bh_obj *old,
+                               const struct bh_meta_v1_delete_options *o);
+/* rest_sub.c: POST of a Binding, to pods/x/binding or to bindings. */
+BH_MUST int bh_rest_binding(struct bh_rq *rq);
+
+/* managed.c: keeps metadata.managedFields of obj (hub struct). old NULL on create. */
+BH_MUST int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
+                            const struct bh_obj *old, struct bh_str sub);
+struct bh_str bh_manager_of(struct bh_rq *rq);
+
+#endif
