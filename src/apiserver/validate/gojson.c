@@ -1,7 +1,8 @@
 /* Go's JSON of upstream's internal structs, as its error texts print them.
  *
- * Internal structs have no JSON tags: each field appears, under its Go name, and nil is null. Types of meta/v1 are the
- * exception: upstream uses the tagged ones internally, so they look as on the wire.
+ * Internal structs have no JSON tags: each field appears, under its Go name, and nil is null. Types
+ * of meta/v1 are the exception: upstream uses the tagged ones internally, so they look as on the
+ * wire.
  */
 #include "apiserver/validate/validate_int.h"
 
@@ -11,7 +12,7 @@
 
 #include <string.h>
 
-#define GO_JSON_DEPTH_MAX 64      /* messages within messages; built-in types stay far below */
+#define GO_JSON_DEPTH_MAX 64 /* messages within messages; built-in types stay far below */
 #define GO_JSON_BYTES_MAX (1u << 20)
 
 /* Go names that are not the JSON name with its first letter raised. */
@@ -47,14 +48,16 @@ static const struct go_name {
 static void key(struct bh_buf *out, const struct bh_type *t, struct bh_str json)
 {
     for (size_t i = 0; i < BH_COUNT(go_names); i++) {
-        if (bh_str_eqc(json, go_names[i].json) && (!go_names[i].in || bh_str_eqc(t->name, go_names[i].in))) {
+        if (bh_str_eqc(json, go_names[i].json) &&
+            (!go_names[i].in || bh_str_eqc(t->name, go_names[i].in))) {
             bh_buf_addf(out, "\"%s\":", go_names[i].go);
             return;
         }
     }
     bh_buf_addc(out, '"');
     if (json.n) {
-        bh_buf_addc(out, json.p[0] >= 'a' && json.p[0] <= 'z' ? (char)(json.p[0] - 'a' + 'A') : json.p[0]);
+        bh_buf_addc(out, json.p[0] >= 'a' && json.p[0] <= 'z' ? (char)(json.p[0] - 'a' + 'A')
+                                                              : json.p[0]);
         bh_buf_add(out, json.p + 1, json.n - 1);
     }
     bh_buf_addz(out, "\":");
@@ -133,7 +136,8 @@ static void value(struct bh_buf *out, const struct bh_field *f, const void *p, u
     }
 }
 
-static void list(struct bh_buf *out, const struct bh_field *f, const struct bh_vec *v, unsigned depth)
+static void list(struct bh_buf *out, const struct bh_field *f, const struct bh_vec *v,
+                 unsigned depth)
 {
     if (!v->p) {
         bh_buf_addz(out, "null");
@@ -148,7 +152,8 @@ static void list(struct bh_buf *out, const struct bh_field *f, const struct bh_v
     bh_buf_addc(out, ']');
 }
 
-static void map(struct bh_buf *out, const struct bh_field *f, const struct bh_vec *v, unsigned depth)
+static void map(struct bh_buf *out, const struct bh_field *f, const struct bh_vec *v,
+                unsigned depth)
 {
     if (!v->p) {
         bh_buf_addz(out, "null");
@@ -191,7 +196,9 @@ static void field(struct bh_buf *out, const struct bh_field *f, const char *obj,
     else if (!present(f, obj))
         bh_buf_addz(out, "null");
     else
-        value(out, f, (f->flags & BH_F_PTR) && f->type == BH_T_MESSAGE ? *(const void *const *)p : p, depth);
+        value(out, f,
+              (f->flags & BH_F_PTR) && f->type == BH_T_MESSAGE ? *(const void *const *)p : p,
+              depth);
 }
 
 /* ObjectMeta is embedded without a name: its own (tagged) fields stand among the others. */
@@ -211,7 +218,8 @@ static void embedded_meta(struct bh_buf *out, const void *meta, bool *first)
     bh_buf_done(&b);
 }
 
-static void fields(struct bh_buf *out, const struct bh_type *t, const char *obj, bool *first, unsigned depth)
+static void fields(struct bh_buf *out, const struct bh_type *t, const char *obj, bool *first,
+                   unsigned depth)
 {
     for (uint32_t i = 0; i < t->n_fields; i++) {
         const struct bh_field *f = &t->fields[i];

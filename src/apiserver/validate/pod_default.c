@@ -40,7 +40,9 @@ bool bh_pod_next(struct bh_pod_iter *it)
 
 const char *bh_pod_list_name(enum bh_pod_list l)
 {
-    return l == BH_POD_INIT ? "initContainers" : l == BH_POD_MAIN ? "containers" : "ephemeralContainers";
+    return l == BH_POD_INIT   ? "initContainers"
+           : l == BH_POD_MAIN ? "containers"
+                              : "ephemeralContainers";
 }
 
 bool bh_pod_restartable(const struct bh_core_v1_container *c)
@@ -72,12 +74,15 @@ static void max_all(struct bh_arena *a, struct bh_str_map *sum, const struct bh_
     }
 }
 
-struct bh_str_map bh_pod_aggregate(struct bh_arena *a, const struct bh_core_v1_pod_spec *s, bool limits)
+struct bh_str_map bh_pod_aggregate(struct bh_arena *a, const struct bh_core_v1_pod_spec *s,
+                                   bool limits)
 {
     struct bh_str_map sum = {0}, restartable = {0}, init = {0};
 
     for (size_t i = 0; i < s->containers.n; i++)
-        add_all(a, &sum, limits ? &s->containers.p[i].resources.limits : &s->containers.p[i].resources.requests);
+        add_all(a, &sum,
+                limits ? &s->containers.p[i].resources.limits
+                       : &s->containers.p[i].resources.requests);
     for (size_t i = 0; i < s->init_containers.n; i++) {
         const struct bh_core_v1_container *c = &s->init_containers.p[i];
         const struct bh_str_map *own = limits ? &c->resources.limits : &c->resources.requests;
@@ -114,16 +119,19 @@ static void qos_add(struct bh_arena *a, struct bh_str_map *sum, const struct bh_
     for (size_t i = 0; i < m->n; i++) {
         struct bh_str_map one = {&m->p[i], 1};
 
-        if (BH_V_ONE_OF(m->p[i].key, "cpu", "memory") && bh_quantity_sign(bh_v_qty(m->p[i].value)) > 0)
+        if (BH_V_ONE_OF(m->p[i].key, "cpu", "memory") &&
+            bh_quantity_sign(bh_v_qty(m->p[i].value)) > 0)
             add_all(a, sum, &one);
     }
 }
 
 static bool limits_both(const struct bh_str_map *m)
 {
-    const struct bh_str *cpu = bh_str_map_get(m, BH_S("cpu")), *memory = bh_str_map_get(m, BH_S("memory"));
+    const struct bh_str *cpu = bh_str_map_get(m, BH_S("cpu")),
+                        *memory = bh_str_map_get(m, BH_S("memory"));
 
-    return cpu && memory && bh_quantity_sign(bh_v_qty(*cpu)) > 0 && bh_quantity_sign(bh_v_qty(*memory)) > 0;
+    return cpu && memory && bh_quantity_sign(bh_v_qty(*cpu)) > 0 &&
+           bh_quantity_sign(bh_v_qty(*memory)) > 0;
 }
 
 struct bh_str bh_pod_qos(const struct bh_rules_env *env, const struct bh_core_v1_pod *p)
@@ -235,7 +243,8 @@ static bool hex64(struct bh_str s)
     return s.n == 64;
 }
 
-/* The tag of an image: "latest" when it has neither tag nor digest; empty when the reference is malformed. */
+/* The tag of an image: "latest" when it has neither tag nor digest; empty when the reference is
+ * malformed. */
 static struct bh_str image_tag(struct bh_str image)
 {
     struct bh_str name = image, digest = {0}, tag = {0}, rest, first;
@@ -305,7 +314,8 @@ static void default_container(const struct bh_rules_env *env, struct bh_core_v1_
 }
 
 /* A limit without a request stands for the request, too. */
-static void requests_from_limits(const struct bh_rules_env *env, struct bh_core_v1_resource_requirements *r)
+static void requests_from_limits(const struct bh_rules_env *env,
+                                 struct bh_core_v1_resource_requirements *r)
 {
     struct bh_str_map m = {0};
 

@@ -12,7 +12,8 @@ static bool gate_on(void *arg, struct bh_str name)
     return env->gate ? env->gate(env->arg, name) : bh_gate_default(name);
 }
 
-static void drop_gated(const struct bh_rules_env *env, struct bh_core_v1_pod *p, const struct bh_core_v1_pod *old)
+static void drop_gated(const struct bh_rules_env *env, struct bh_core_v1_pod *p,
+                       const struct bh_core_v1_pod *old)
 {
     bh_msg_drop_gated(&bh_core_v1_pod_type, p, old, gate_on, (void *)(uintptr_t)env);
 }
@@ -38,7 +39,8 @@ static void gated_condition(const struct bh_rules_env *env, struct bh_core_v1_po
 
 /* Label keys become requirements with the pod's own values. */
 static void merge_keys(const struct bh_rules_env *env, struct bh_meta_v1_label_selector *s,
-                       const struct bh_str_vec *keys, struct bh_str op, const struct bh_str_map *labels)
+                       const struct bh_str_vec *keys, struct bh_str op,
+                       const struct bh_str_map *labels)
 {
     struct bh_meta_v1_label_selector_requirement_vec *v = &s->match_expressions;
     struct bh_meta_v1_label_selector_requirement *p;
@@ -75,8 +77,10 @@ static void merge_term(const struct bh_rules_env *env, struct bh_core_v1_pod_aff
     merge_keys(env, t->label_selector, &t->mismatch_label_keys, BH_S("NotIn"), labels);
 }
 
-static void merge_terms(const struct bh_rules_env *env, struct bh_core_v1_weighted_pod_affinity_term_vec *preferred,
-                        struct bh_core_v1_pod_affinity_term_vec *required, const struct bh_str_map *labels)
+static void merge_terms(const struct bh_rules_env *env,
+                        struct bh_core_v1_weighted_pod_affinity_term_vec *preferred,
+                        struct bh_core_v1_pod_affinity_term_vec *required,
+                        const struct bh_str_map *labels)
 {
     for (size_t i = 0; i < preferred->n; i++)
         merge_term(env, &preferred->p[i].pod_affinity_term, labels);
@@ -91,19 +95,22 @@ static void merge_label_keys(const struct bh_rules_env *env, struct bh_core_v1_p
 
     if (a && a->pod_affinity)
         merge_terms(env, &a->pod_affinity->preferred_during_scheduling_ignored_during_execution,
-                    &a->pod_affinity->required_during_scheduling_ignored_during_execution, &p->metadata.labels);
+                    &a->pod_affinity->required_during_scheduling_ignored_during_execution,
+                    &p->metadata.labels);
     if (a && a->pod_anti_affinity)
-        merge_terms(env, &a->pod_anti_affinity->preferred_during_scheduling_ignored_during_execution,
-                    &a->pod_anti_affinity->required_during_scheduling_ignored_during_execution, &p->metadata.labels);
+        merge_terms(env,
+                    &a->pod_anti_affinity->preferred_during_scheduling_ignored_during_execution,
+                    &a->pod_anti_affinity->required_during_scheduling_ignored_during_execution,
+                    &p->metadata.labels);
     for (size_t i = 0; i < v->n; i++)
         if (v->p[i].label_selector)
-            merge_keys(env, v->p[i].label_selector, &v->p[i].match_label_keys, BH_S("In"), &p->metadata.labels);
+            merge_keys(env, v->p[i].label_selector, &v->p[i].match_label_keys, BH_S("In"),
+                       &p->metadata.labels);
 }
 
-#define APP_ARMOR_PREFIX "container.apparmor.security.beta.kubernetes.io/"
-
 /* "runtime/default", "unconfined", "localhost/NAME"; NULL for anything else. */
-static struct bh_core_v1_app_armor_profile *app_armor_of(struct bh_arena *a, struct bh_str annotation)
+struct bh_core_v1_app_armor_profile *bh_pod_app_armor_of(struct bh_arena *a,
+                                                         struct bh_str annotation)
 {
     struct bh_core_v1_app_armor_profile *p = bh_new(a, struct bh_core_v1_app_armor_profile);
 
@@ -133,12 +140,12 @@ static void app_armor(const struct bh_rules_env *env, struct bh_core_v1_pod *p)
     while (bh_pod_next(&it)) {
         struct bh_core_v1_container *c = (struct bh_core_v1_container *)(uintptr_t)it.c;
         const struct bh_str *v = bh_str_map_get(
-            &p->metadata.annotations, bh_str_fmt(env->a, APP_ARMOR_PREFIX "%.*s", BH_SF(c->name)));
+            &p->metadata.annotations, bh_str_fmt(env->a, BH_POD_APP_ARMOR "%.*s", BH_SF(c->name)));
         struct bh_core_v1_app_armor_profile *profile;
 
         if (!v || (c->security_context && c->security_context->app_armor_profile))
             continue;
-        profile = app_armor_of(env->a, *v);
+        profile = bh_pod_app_armor_of(env->a, *v);
         if (!profile || (pod && bh_msg_equal(&bh_core_v1_app_armor_profile_type, profile, pod)))
             continue;
         if (!c->security_context)
@@ -168,7 +175,8 @@ static void raise_generation(struct bh_core_v1_pod *p, const struct bh_core_v1_p
         p->metadata.generation = old->metadata.generation + 1;
 }
 
-/* Writers that do not know observedGeneration keep what was there: of conditions, the n-th of a type. */
+/* Writers that do not know observedGeneration keep what was there: of conditions, the n-th of a
+ * type. */
 static void keep_observed(struct bh_core_v1_pod *p, const struct bh_core_v1_pod *old)
 {
     struct bh_core_v1_pod_condition_vec *v = &p->status.conditions;
@@ -191,7 +199,8 @@ static void keep_observed(struct bh_core_v1_pod *p, const struct bh_core_v1_pod 
     }
 }
 
-static void prepare_status(const struct bh_rules_env *env, struct bh_core_v1_pod *p, const struct bh_core_v1_pod *old)
+static void prepare_status(const struct bh_rules_env *env, struct bh_core_v1_pod *p,
+                           const struct bh_core_v1_pod *old)
 {
     p->spec = old->spec;
     p->metadata.deletion_timestamp = (struct bh_time){0};
@@ -215,8 +224,8 @@ static void prepare_ephemeral(const struct bh_rules_env *env, struct bh_core_v1_
     raise_generation(p, old);
 }
 
-/* Copies of the old containers that take only resources and resizePolicy from the new ones. When the lists do not
- * match, the new ones are left for validation to refuse. */
+/* Copies of the old containers that take only resources and resizePolicy from the new ones. When
+ * the lists do not match, the new ones are left for validation to refuse. */
 static bool resized(const struct bh_rules_env *env, struct bh_core_v1_container_vec *v,
                     const struct bh_core_v1_container_vec *old)
 {
@@ -236,7 +245,8 @@ static bool resized(const struct bh_rules_env *env, struct bh_core_v1_container_
     return true;
 }
 
-static void prepare_resize(const struct bh_rules_env *env, struct bh_core_v1_pod *p, const struct bh_core_v1_pod *old)
+static void prepare_resize(const struct bh_rules_env *env, struct bh_core_v1_pod *p,
+                           const struct bh_core_v1_pod *old)
 {
     struct bh_core_v1_container_vec main = p->spec.containers, init = p->spec.init_containers;
     struct bh_core_v1_resource_requirements *r = p->spec.resources;
@@ -256,7 +266,8 @@ static void prepare_resize(const struct bh_rules_env *env, struct bh_core_v1_pod
     raise_generation(p, old);
 }
 
-void bh_v_pod_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj, const void *prev)
+void bh_v_pod_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                             const void *prev)
 {
     struct bh_core_v1_pod *p = obj;
     const struct bh_core_v1_pod *old = prev;

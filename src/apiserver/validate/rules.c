@@ -1,4 +1,5 @@
-/* Rules of kinds: look-up, the order of the steps, feature gates, and what holds for every object. */
+/* Rules of kinds: look-up, the order of the steps, feature gates, and what holds for every object.
+ */
 #include "apiserver/validate/validate_int.h"
 
 #include <string.h>
@@ -160,17 +161,21 @@ bool bh_rules_create_on_update(const struct bh_kind *k)
 
 static struct bh_meta_v1_object_meta *meta_of(const struct bh_kind *k, void *obj)
 {
-    return k->meta_off == UINT32_MAX ? NULL : (struct bh_meta_v1_object_meta *)(void *)((char *)obj + k->meta_off);
+    return k->meta_off == UINT32_MAX
+               ? NULL
+               : (struct bh_meta_v1_object_meta *)(void *)((char *)obj + k->meta_off);
 }
 
 static const struct bh_meta_v1_object_meta *cmeta_of(const struct bh_kind *k, const void *obj)
 {
     return k->meta_off == UINT32_MAX
                ? NULL
-               : (const struct bh_meta_v1_object_meta *)(const void *)((const char *)obj + k->meta_off);
+               : (const struct bh_meta_v1_object_meta *)(const void *)((const char *)obj +
+                                                                       k->meta_off);
 }
 
-static void *field_at(const struct bh_kind *k, void *obj, struct bh_str name, const struct bh_field **ret)
+static void *field_at(const struct bh_kind *k, void *obj, struct bh_str name,
+                      const struct bh_field **ret)
 {
     const struct bh_field *f = bh_type_field(k->type, name);
 
@@ -224,11 +229,12 @@ static void keep(const struct bh_kind *k, void *obj, const void *old, const char
     void *p = field_at(k, obj, bh_s(name), &f);
 
     if (p && f->type == BH_T_MESSAGE && f->shape == BH_ONE)
-        memcpy(p, (const char *)old + f->off, (f->flags & BH_F_PTR) ? sizeof(void *) : f->msg->size);
+        memcpy(p, (const char *)old + f->off,
+               (f->flags & BH_F_PTR) ? sizeof(void *) : f->msg->size);
 }
 
-static void generic_prepare_update(const struct bh_rules_env *env, const struct bh_kind *k, struct bh_str sub, void *obj,
-                                   const void *old)
+static void generic_prepare_update(const struct bh_rules_env *env, const struct bh_kind *k,
+                                   struct bh_str sub, void *obj, const void *old)
 {
     if (bh_str_eqc(sub, "status")) {
         keep(k, obj, old, "spec");
@@ -240,8 +246,8 @@ static void generic_prepare_update(const struct bh_rules_env *env, const struct 
     bh_msg_drop_gated(k->type, obj, old, gate_on, (void *)(uintptr_t)env);
 }
 
-void bh_rules_prepare_update(const struct bh_rules_env *env, const struct bh_kind *k, struct bh_str sub, void *obj,
-                             const void *old)
+void bh_rules_prepare_update(const struct bh_rules_env *env, const struct bh_kind *k,
+                             struct bh_str sub, void *obj, const void *old)
 {
     const struct bh_rules *r = bh_rules_find(k);
     struct bh_meta_v1_object_meta *m = meta_of(k, obj);
@@ -268,8 +274,8 @@ void bh_rules_prepare_update(const struct bh_rules_env *env, const struct bh_kin
     }
 }
 
-void bh_rules_validate_create(const struct bh_rules_env *env, const struct bh_kind *k, const void *obj,
-                              struct bh_field_errs *errs)
+void bh_rules_validate_create(const struct bh_rules_env *env, const struct bh_kind *k,
+                              const void *obj, struct bh_field_errs *errs)
 {
     const struct bh_rules *r = bh_rules_find(k);
     const struct bh_meta_v1_object_meta *m = cmeta_of(k, obj);
@@ -278,7 +284,8 @@ void bh_rules_validate_create(const struct bh_rules_env *env, const struct bh_ki
         r->validate_create(env, obj, errs);
     } else {
         if (m)
-            bh_v_meta(errs, BH_FP(NULL, "metadata"), m, k->namespaced, bh_check_dns1123_subdomain, BH_VM_KUBE);
+            bh_v_meta(errs, BH_FP(NULL, "metadata"), m, k->namespaced, bh_check_dns1123_subdomain,
+                      BH_VM_KUBE);
         bh_msg_validate(k->type, obj, NULL, errs);
     }
     /* What holds for every object is told only when its own rules find nothing. */
@@ -286,8 +293,9 @@ void bh_rules_validate_create(const struct bh_rules_env *env, const struct bh_ki
         bh_v_meta(errs, BH_FP(NULL, "metadata"), m, k->namespaced, bh_v_any_name, 0);
 }
 
-void bh_rules_validate_update(const struct bh_rules_env *env, const struct bh_kind *k, struct bh_str sub,
-                              const void *obj, const void *old, struct bh_field_errs *errs)
+void bh_rules_validate_update(const struct bh_rules_env *env, const struct bh_kind *k,
+                              struct bh_str sub, const void *obj, const void *old,
+                              struct bh_field_errs *errs)
 {
     const struct bh_rules *r = bh_rules_find(k);
     const struct bh_meta_v1_object_meta *m = cmeta_of(k, obj), *o = cmeta_of(k, old);
@@ -306,8 +314,8 @@ void bh_rules_validate_update(const struct bh_rules_env *env, const struct bh_ki
     bh_msg_validate_update(k->type, obj, old, NULL, errs);
 }
 
-void bh_rules_warnings(const struct bh_rules_env *env, const struct bh_kind *k, struct bh_str sub, const void *obj,
-                       const void *old, struct bh_str_vec *out)
+void bh_rules_warnings(const struct bh_rules_env *env, const struct bh_kind *k, struct bh_str sub,
+                       const void *obj, const void *old, struct bh_str_vec *out)
 {
     const struct bh_rules *r = bh_rules_find(k);
 

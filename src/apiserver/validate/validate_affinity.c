@@ -1,8 +1,8 @@
 /* Where a pod may run: affinity, spreading, tolerations. */
 #include "apiserver/validate/validate_pod.h"
 
-static void label_keys(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_str_vec *keys,
-                       const struct bh_meta_v1_label_selector *s)
+static void label_keys(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_str_vec *keys, const struct bh_meta_v1_label_selector *s)
 {
     if (keys->n == 0)
         return;
@@ -22,8 +22,10 @@ static ptrdiff_t index_of(const struct bh_str_vec *v, struct bh_str s)
     return -1;
 }
 
-/* Keys that were merged into the selector stand there once more; a key that stands there twice was given in both. */
-static void keys_in_selector(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_str_vec *keys,
+/* Keys that were merged into the selector stand there once more; a key that stands there twice was
+ * given in both. */
+static void keys_in_selector(struct bh_field_errs *e, const struct bh_fpath *at,
+                             const struct bh_str_vec *keys,
                              const struct bh_meta_v1_label_selector *s)
 {
     for (size_t i = 0; i < s->match_expressions.n; i++) {
@@ -34,12 +36,14 @@ static void keys_in_selector(struct bh_field_errs *e, const struct bh_fpath *at,
         for (size_t k = 0; k < i && !before; k++)
             before = bh_str_eq(s->match_expressions.p[k].key, key);
         if (ix >= 0 && before)
-            bh_fe_invalid(e, BH_FPI(at, ix), key, "exists in both matchLabelKeys and labelSelector");
+            bh_fe_invalid(e, BH_FPI(at, ix), key,
+                          "exists in both matchLabelKeys and labelSelector");
     }
 }
 
-static void match_keys(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_str_vec *match,
-                       const struct bh_str_vec *mismatch, const struct bh_meta_v1_label_selector *s)
+static void match_keys(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_str_vec *match, const struct bh_str_vec *mismatch,
+                       const struct bh_meta_v1_label_selector *s)
 {
     const struct bh_fpath *mat = BH_FP(at, "matchLabelKeys");
 
@@ -49,11 +53,12 @@ static void match_keys(struct bh_field_errs *e, const struct bh_fpath *at, const
         keys_in_selector(e, at, match, s);
     for (size_t i = 0; i < match->n; i++)
         if (bh_v_has(mismatch, match->p[i]))
-            bh_fe_invalid(e, BH_FPI(mat, i), match->p[i], "exists in both matchLabelKeys and mismatchLabelKeys");
+            bh_fe_invalid(e, BH_FPI(mat, i), match->p[i],
+                          "exists in both matchLabelKeys and mismatchLabelKeys");
 }
 
-static void pod_term(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_pod_affinity_term *t,
-                     const struct bh_pod_opts *o)
+static void pod_term(struct bh_field_errs *e, const struct bh_fpath *at,
+                     const struct bh_core_v1_pod_affinity_term *t, const struct bh_pod_opts *o)
 {
     const struct bh_fpath *key = BH_FP(at, "topologyKey");
 
@@ -75,7 +80,8 @@ static void weight(struct bh_field_errs *e, const struct bh_fpath *at, int32_t w
 
 static void pod_terms(struct bh_field_errs *e, const struct bh_fpath *at,
                       const struct bh_core_v1_pod_affinity_term_vec *required,
-                      const struct bh_core_v1_weighted_pod_affinity_term_vec *preferred, const struct bh_pod_opts *o)
+                      const struct bh_core_v1_weighted_pod_affinity_term_vec *preferred,
+                      const struct bh_pod_opts *o)
 {
     const struct bh_fpath *rat = BH_FP(at, "requiredDuringSchedulingIgnoredDuringExecution");
     const struct bh_fpath *pat = BH_FP(at, "preferredDuringSchedulingIgnoredDuringExecution");
@@ -84,12 +90,13 @@ static void pod_terms(struct bh_field_errs *e, const struct bh_fpath *at,
         pod_term(e, BH_FPI(rat, i), &required->p[i], o);
     for (size_t i = 0; i < preferred->n; i++) {
         weight(e, BH_FPI(pat, i), preferred->p[i].weight);
-        pod_term(e, BH_FP(BH_FPI(pat, i), "podAffinityTerm"), &preferred->p[i].pod_affinity_term, o);
+        pod_term(e, BH_FP(BH_FPI(pat, i), "podAffinityTerm"), &preferred->p[i].pod_affinity_term,
+                 o);
     }
 }
 
-static void node_affinity(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_node_affinity *n,
-                          const struct bh_pod_opts *o)
+static void node_affinity(struct bh_field_errs *e, const struct bh_fpath *at,
+                          const struct bh_core_v1_node_affinity *n, const struct bh_pod_opts *o)
 {
     const struct bh_fpath *pat = BH_FP(at, "preferredDuringSchedulingIgnoredDuringExecution");
 
@@ -106,15 +113,16 @@ static void node_affinity(struct bh_field_errs *e, const struct bh_fpath *at, co
     }
 }
 
-void bh_v_affinity(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_affinity *a,
-                   const struct bh_pod_opts *o)
+void bh_v_affinity(struct bh_field_errs *e, const struct bh_fpath *at,
+                   const struct bh_core_v1_affinity *a, const struct bh_pod_opts *o)
 {
     if (!a)
         return;
     if (a->node_affinity)
         node_affinity(e, BH_FP(at, "nodeAffinity"), a->node_affinity, o);
     if (a->pod_affinity)
-        pod_terms(e, BH_FP(at, "podAffinity"), &a->pod_affinity->required_during_scheduling_ignored_during_execution,
+        pod_terms(e, BH_FP(at, "podAffinity"),
+                  &a->pod_affinity->required_during_scheduling_ignored_during_execution,
                   &a->pod_affinity->preferred_during_scheduling_ignored_during_execution, o);
     if (a->pod_anti_affinity)
         pod_terms(e, BH_FP(at, "podAntiAffinity"),
@@ -130,7 +138,8 @@ static void positive(struct bh_field_errs *e, const struct bh_fpath *at, int64_t
         bh_fe_invalid_i64(e, at, v, "must be greater than 0");
 }
 
-static void inclusion(struct bh_field_errs *e, const struct bh_fpath *at, bool has, struct bh_str policy)
+static void inclusion(struct bh_field_errs *e, const struct bh_fpath *at, bool has,
+                      struct bh_str policy)
 {
     if (has && !BH_V_ONE_OF(policy, "Honor", "Ignore"))
         BH_V_NOT_SUPPORTED(e, at, policy, "Honor", "Ignore");
@@ -147,24 +156,26 @@ static void constraint(struct bh_field_errs *e, const struct bh_fpath *at,
     if (c->topology_key.n == 0)
         bh_fe_required(e, BH_FP(at, "topologyKey"), "can not be empty");
     if (!BH_V_ONE_OF(c->when_unsatisfiable, "DoNotSchedule", "ScheduleAnyway"))
-        BH_V_NOT_SUPPORTED(e, BH_FP(at, "whenUnsatisfiable"), c->when_unsatisfiable, "DoNotSchedule",
-                           "ScheduleAnyway");
+        BH_V_NOT_SUPPORTED(e, BH_FP(at, "whenUnsatisfiable"), c->when_unsatisfiable,
+                           "DoNotSchedule", "ScheduleAnyway");
     for (size_t k = i + 1; k < v->n; k++)
         if (bh_str_eq(v->p[k].topology_key, c->topology_key) &&
             bh_str_eq(v->p[k].when_unsatisfiable, c->when_unsatisfiable)) {
-            bh_fe_duplicate(
-                e, BH_FP(at, "{topologyKey, whenUnsatisfiable}"),
-                bh_str_fmt(e->a, "{%.*s, %.*s}", BH_SF(c->topology_key), BH_SF(c->when_unsatisfiable)));
+            bh_fe_duplicate(e, BH_FP(at, "{topologyKey, whenUnsatisfiable}"),
+                            bh_str_fmt(e->a, "{%.*s, %.*s}", BH_SF(c->topology_key),
+                                       BH_SF(c->when_unsatisfiable)));
             break;
         }
     if (c->has_min_domains) {
         positive(e, BH_FP(at, "minDomains"), c->min_domains);
         if (!bh_str_eqc(c->when_unsatisfiable, "DoNotSchedule"))
-            bh_fe_invalid_i64(e, BH_FP(at, "minDomains"), c->min_domains,
-                              "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not %.*s",
-                              BH_SF(c->when_unsatisfiable));
+            bh_fe_invalid_i64(
+                e, BH_FP(at, "minDomains"), c->min_domains,
+                "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not %.*s",
+                BH_SF(c->when_unsatisfiable));
     }
-    inclusion(e, BH_FP(at, "nodeAffinityPolicy"), c->has_node_affinity_policy, c->node_affinity_policy);
+    inclusion(e, BH_FP(at, "nodeAffinityPolicy"), c->has_node_affinity_policy,
+              c->node_affinity_policy);
     inclusion(e, BH_FP(at, "nodeTaintsPolicy"), c->has_node_taints_policy, c->node_taints_policy);
     match_keys(e, at, &c->match_label_keys, &no_keys, c->label_selector);
     if (!o->bad_values)
@@ -172,7 +183,8 @@ static void constraint(struct bh_field_errs *e, const struct bh_fpath *at,
 }
 
 void bh_v_spread(struct bh_field_errs *e, const struct bh_fpath *at,
-                 const struct bh_core_v1_topology_spread_constraint_vec *v, const struct bh_pod_opts *o)
+                 const struct bh_core_v1_topology_spread_constraint_vec *v,
+                 const struct bh_pod_opts *o)
 {
     for (size_t i = 0; i < v->n; i++)
         constraint(e, BH_FPI(at, i), v, i, o);
@@ -192,8 +204,8 @@ static void joined_value(struct bh_field_errs *e, const struct bh_fpath *at, str
         bh_fe_invalid(e, at, value, "%.*s", BH_SF(text));
 }
 
-static void compared(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_toleration *t,
-                     const struct bh_pod_opts *o)
+static void compared(struct bh_field_errs *e, const struct bh_fpath *at,
+                     const struct bh_core_v1_toleration *t, const struct bh_pod_opts *o)
 {
     int64_t v;
 
@@ -204,18 +216,19 @@ static void compared(struct bh_field_errs *e, const struct bh_fpath *at, const s
                       "must be a valid decimal integer in canonical form without leading zeros");
 }
 
-static void toleration(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_toleration *t,
-                       const struct bh_pod_opts *o)
+static void toleration(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_core_v1_toleration *t, const struct bh_pod_opts *o)
 {
     const struct bh_fpath *op = BH_FP(at, "operator"), *effect = BH_FP(at, "effect");
 
     if (t->key.n)
         bh_v_label_name(e, BH_FP(at, "key"), t->key);
     if (t->key.n == 0 && !bh_str_eqc(t->operator, "Exists"))
-        bh_fe_invalid(e, op, t->operator,
-                      "operator must be Exists when `key` is empty, which means \"match all values and all keys\"");
+        bh_fe_invalid(e, op, t->operator, "operator must be Exists when `key` is empty, which "
+                                          "means \"match all values and all keys\"");
     if (t->has_toleration_seconds && !bh_str_eqc(t->effect, "NoExecute"))
-        bh_fe_invalid(e, effect, t->effect, "effect must be 'NoExecute' when `tolerationSeconds` is set");
+        bh_fe_invalid(e, effect, t->effect,
+                      "effect must be 'NoExecute' when `tolerationSeconds` is set");
     if (t->operator.n == 0 || bh_str_eqc(t->operator, "Equal")) {
         joined_value(e, op, t->value);
     } else if (bh_str_eqc(t->operator, "Exists")) {
@@ -230,8 +243,8 @@ static void toleration(struct bh_field_errs *e, const struct bh_fpath *at, const
         BH_V_NOT_SUPPORTED(e, effect, t->effect, "NoSchedule", "PreferNoSchedule", "NoExecute");
 }
 
-void bh_v_tolerations(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_toleration_vec *v,
-                      const struct bh_pod_opts *o)
+void bh_v_tolerations(struct bh_field_errs *e, const struct bh_fpath *at,
+                      const struct bh_core_v1_toleration_vec *v, const struct bh_pod_opts *o)
 {
     for (size_t i = 0; i < v->n; i++)
         toleration(e, BH_FPI(at, i), &v->p[i], o);

@@ -1,15 +1,16 @@
-/* Status of a ResourceClaim: allocation, reservations, device status, and who may write them (dra.md 1.9 and 2.4). */
+/* Status of a ResourceClaim: allocation, reservations, device status, and who may write them
+ * (dra.md 1.9 and 2.4). */
 #include "apiserver/validate/validate_dra.h"
 
 #include "api/gen/resource_v1.h"
 #include "base/buf.h"
 #include "data/json.h"
 
-#define DATA_BYTES_MAX 10240u
-#define IPS_MAX 16u
+#define DATA_BYTES_MAX   10240u
+#define IPS_MAX          16u
 #define IFNAME_BYTES_MAX 256u
 #define HWADDR_BYTES_MAX 128u
-#define DRIVERS_MAX 1024u /* drivers told in one denial; results are bounded far below */
+#define DRIVERS_MAX      1024u /* drivers told in one denial; results are bounded far below */
 
 /* ---- devices by identity ---- */
 
@@ -29,8 +30,8 @@ static struct dev_id id_of_status(const struct bh_resource_v1_allocated_device_s
 
 static bool id_eq(const struct dev_id *x, const struct dev_id *y)
 {
-    return bh_str_eq(x->driver, y->driver) && bh_str_eq(x->pool, y->pool) && bh_str_eq(x->device, y->device) &&
-           bh_str_eq(x->share, y->share);
+    return bh_str_eq(x->driver, y->driver) && bh_str_eq(x->pool, y->pool) &&
+           bh_str_eq(x->device, y->device) && bh_str_eq(x->share, y->share);
 }
 
 static bool allocated(const struct bh_resource_v1_allocation_result *a, const struct dev_id *id)
@@ -71,9 +72,10 @@ static struct bh_str id_json(struct bh_arena *a, const struct dev_id *id)
 
 /* ---- preparation ---- */
 
-/* Entries of devices that were allocated and no longer are go silently: clients that free a claim need not know of the
- * device status. */
-static void drop_deallocated(const struct bh_rules_env *env, struct bh_resource_v1_resource_claim *c,
+/* Entries of devices that were allocated and no longer are go silently: clients that free a claim
+ * need not know of the device status. */
+static void drop_deallocated(const struct bh_rules_env *env,
+                             struct bh_resource_v1_resource_claim *c,
                              const struct bh_resource_v1_resource_claim *old)
 {
     struct bh_resource_v1_allocated_device_status_vec v = {0};
@@ -101,7 +103,8 @@ static bool gate_on(void *arg, struct bh_str name)
     return env->gate ? env->gate(env->arg, name) : bh_gate_default(name);
 }
 
-void bh_v_claim_status_prepare(const struct bh_rules_env *env, struct bh_resource_v1_resource_claim *c,
+void bh_v_claim_status_prepare(const struct bh_rules_env *env,
+                               struct bh_resource_v1_resource_claim *c,
                                const struct bh_resource_v1_resource_claim *old)
 {
     bh_msg_drop_gated(&bh_resource_v1_resource_claim_status_type, &c->status, &old->status, gate_on,
@@ -111,7 +114,8 @@ void bh_v_claim_status_prepare(const struct bh_rules_env *env, struct bh_resourc
 
 /* ---- authorisation ---- */
 
-static void admin_results(const struct bh_rules_env *env, const struct bh_resource_v1_resource_claim *c,
+static void admin_results(const struct bh_rules_env *env,
+                          const struct bh_resource_v1_resource_claim *c,
                           const struct bh_resource_v1_resource_claim *old, struct bh_field_errs *e)
 {
     const struct bh_fpath *results =
@@ -131,7 +135,8 @@ static void admin_results(const struct bh_rules_env *env, const struct bh_resour
         value = labels ? bh_str_map_get(labels, BH_S("resource.kubernetes.io/admin-access")) : NULL;
         if (!value || !bh_str_eqc(*value, "true"))
             bh_fe_forbidden(e, BH_FP(BH_FPI(results, i), "adminAccess"),
-                            "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label "
+                            "admin access to devices requires the "
+                            "`resource.kubernetes.io/admin-access: true` label "
                             "on the containing namespace");
         return;
     }
@@ -149,11 +154,12 @@ static struct bh_str refusal(const struct bh_rules_env *env, const struct bh_rul
         name = bh_str_fmt(env->a, " \"%.*s\"", BH_SF(q->name));
     if (q->ns.n)
         where = bh_str_fmt(env->a, "in the namespace \"%.*s\"", BH_SF(q->ns));
-    return bh_str_fmt(env->a,
-                      "resourceclaims.resource.k8s.io%.*s is forbidden: User \"%.*s\" cannot %.*s resource "
-                      "\"resourceclaims/%.*s\" in API group \"resource.k8s.io\" %.*s%s%s",
-                      BH_SF(name), BH_SF(env->user_name), BH_SF(q->verb), BH_SF(q->subresource), BH_SF(where),
-                      reason[0] ? ": " : "", reason);
+    return bh_str_fmt(
+        env->a,
+        "resourceclaims.resource.k8s.io%.*s is forbidden: User \"%.*s\" cannot %.*s resource "
+        "\"resourceclaims/%.*s\" in API group \"resource.k8s.io\" %.*s%s%s",
+        BH_SF(name), BH_SF(env->user_name), BH_SF(q->verb), BH_SF(q->subresource), BH_SF(where),
+        reason[0] ? ": " : "", reason);
 }
 
 static bool reserved_equal(const struct bh_resource_v1_resource_claim_status *x,
@@ -162,8 +168,8 @@ static bool reserved_equal(const struct bh_resource_v1_resource_claim_status *x,
     if (x->reserved_for.n != y->reserved_for.n)
         return false;
     for (size_t i = 0; i < x->reserved_for.n; i++)
-        if (!bh_msg_equal(&bh_resource_v1_resource_claim_consumer_reference_type, &x->reserved_for.p[i],
-                          &y->reserved_for.p[i]))
+        if (!bh_msg_equal(&bh_resource_v1_resource_claim_consumer_reference_type,
+                          &x->reserved_for.p[i], &y->reserved_for.p[i]))
             return false;
     return true;
 }
@@ -176,8 +182,10 @@ static bool allocation_equal(const struct bh_resource_v1_allocation_result *x,
     return bh_msg_equal(&bh_resource_v1_allocation_result_type, x, y);
 }
 
-static void authorize_binding(const struct bh_rules_env *env, const struct bh_resource_v1_resource_claim *c,
-                              const struct bh_resource_v1_resource_claim *old, struct bh_field_errs *e)
+static void authorize_binding(const struct bh_rules_env *env,
+                              const struct bh_resource_v1_resource_claim *c,
+                              const struct bh_resource_v1_resource_claim *old,
+                              struct bh_field_errs *e)
 {
     struct bh_rules_access q = {.verb = env->verb,
                                 .group = BH_S("resource.k8s.io"),
@@ -185,12 +193,14 @@ static void authorize_binding(const struct bh_rules_env *env, const struct bh_re
                                 .subresource = BH_S("binding")};
     struct bh_str no;
 
-    if (allocation_equal(c->status.allocation, old->status.allocation) && reserved_equal(&c->status, &old->status))
+    if (allocation_equal(c->status.allocation, old->status.allocation) &&
+        reserved_equal(&c->status, &old->status))
         return;
     no = refusal(env, &q);
     if (no.n)
         bh_fe_forbidden(e, BH_FP(BH_FP(NULL, "status"), "allocation"),
-                        "changing status.allocation or status.reservedFor requires resource=\"resourceclaims/binding\", "
+                        "changing status.allocation or status.reservedFor requires "
+                        "resource=\"resourceclaims/binding\", "
                         "verb=\"%.*s\" permission: %.*s",
                         BH_SF(env->verb), BH_SF(no));
 }
@@ -210,7 +220,8 @@ find_status(const struct bh_resource_v1_allocated_device_status_vec *v, const st
 }
 
 /* Drivers whose entries were added, changed or removed, sorted. */
-static struct bh_str_map changed_drivers(struct bh_arena *a, const struct bh_resource_v1_resource_claim_status *s,
+static struct bh_str_map changed_drivers(struct bh_arena *a,
+                                         const struct bh_resource_v1_resource_claim_status *s,
                                          const struct bh_resource_v1_resource_claim_status *old)
 {
     struct bh_str_map m = {0};
@@ -219,7 +230,8 @@ static struct bh_str_map changed_drivers(struct bh_arena *a, const struct bh_res
         struct dev_id id = id_of_status(&s->devices.p[i]);
         const struct bh_resource_v1_allocated_device_status *was = find_status(&old->devices, &id);
 
-        if (!was || !bh_msg_equal(&bh_resource_v1_allocated_device_status_type, was, &s->devices.p[i]))
+        if (!was ||
+            !bh_msg_equal(&bh_resource_v1_allocated_device_status_type, was, &s->devices.p[i]))
             bh_str_map_put(a, &m, id.driver, BH_S(""));
     }
     for (size_t i = 0; i < old->devices.n; i++) {
@@ -239,14 +251,17 @@ static struct bh_str allocated_node(const struct bh_resource_v1_allocation_resul
     if (!a || !a->node_selector || a->node_selector->node_selector_terms.n != 1)
         return BH_S("");
     t = &a->node_selector->node_selector_terms.p[0];
-    if (t->match_expressions.n || t->match_fields.n != 1 || !bh_str_eqc(t->match_fields.p[0].key, "metadata.name") ||
+    if (t->match_expressions.n || t->match_fields.n != 1 ||
+        !bh_str_eqc(t->match_fields.p[0].key, "metadata.name") ||
         !bh_str_eqc(t->match_fields.p[0].operator, "In") || t->match_fields.p[0].values.n != 1)
         return BH_S("");
     return t->match_fields.p[0].values.p[0];
 }
 
-static void authorize_devices(const struct bh_rules_env *env, const struct bh_resource_v1_resource_claim *c,
-                              const struct bh_resource_v1_resource_claim *old, struct bh_field_errs *e)
+static void authorize_devices(const struct bh_rules_env *env,
+                              const struct bh_resource_v1_resource_claim *c,
+                              const struct bh_resource_v1_resource_claim *old,
+                              struct bh_field_errs *e)
 {
     struct bh_str_map drivers = changed_drivers(env->a, &c->status, &old->status);
     struct bh_str node = allocated_node(c->status.allocation);
@@ -279,7 +294,8 @@ static void authorize_devices(const struct bh_rules_env *env, const struct bh_re
             bh_fe_forbidden(e, BH_FP(BH_FP(NULL, "status"), "devices"),
                             "changing status.devices requires resource=\"resourceclaims/driver\", "
                             "verb=\"[%.*s%s%.*s]\" permission: %.*s",
-                            BH_SF(verbs[0]), n > 1 ? " " : "", BH_SF(n > 1 ? verbs[1] : BH_S("")), BH_SF(first));
+                            BH_SF(verbs[0]), n > 1 ? " " : "", BH_SF(n > 1 ? verbs[1] : BH_S("")),
+                            BH_SF(first));
     }
 }
 
@@ -319,8 +335,8 @@ static bool reserves_more(const struct bh_resource_v1_resource_claim_status *s,
         bool was = false;
 
         for (size_t k = 0; k < old->reserved_for.n && !was; k++)
-            was = bh_msg_equal(&bh_resource_v1_resource_claim_consumer_reference_type, &s->reserved_for.p[i],
-                               &old->reserved_for.p[k]);
+            was = bh_msg_equal(&bh_resource_v1_resource_claim_consumer_reference_type,
+                               &s->reserved_for.p[i], &old->reserved_for.p[k]);
         if (!was)
             return true;
     }
@@ -338,7 +354,8 @@ static void interface_address(struct bh_field_errs *e, const struct bh_fpath *at
     struct bh_str canonical;
 
     if (!bh_cidr_parse(s, &ip, &bits)) {
-        bh_fe_invalid(e, at, s, "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)");
+        bh_fe_invalid(e, at, s,
+                      "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)");
         return;
     }
     canonical = bh_str_fmt(e->a, "%.*s/%u", BH_SF(bh_ip_fmt(&ip, buf)), bits);
@@ -454,8 +471,10 @@ static void allocation(struct bh_field_errs *e, const struct bh_fpath *at,
         bh_v_node_selector(e, BH_FP(at, "nodeSelector"), a->node_selector, false);
 }
 
-void bh_v_claim_status_update(const struct bh_rules_env *env, const struct bh_resource_v1_resource_claim *c,
-                              const struct bh_resource_v1_resource_claim *old, struct bh_field_errs *e)
+void bh_v_claim_status_update(const struct bh_rules_env *env,
+                              const struct bh_resource_v1_resource_claim *c,
+                              const struct bh_resource_v1_resource_claim *old,
+                              struct bh_field_errs *e)
 {
     const struct bh_fpath *at = BH_FP(NULL, "status"), *reserved = BH_FP(at, "reservedFor");
     const struct bh_resource_v1_resource_claim_status *s = &c->status;
@@ -471,13 +490,16 @@ void bh_v_claim_status_update(const struct bh_rules_env *env, const struct bh_re
     device_statuses(e, BH_FP(at, "devices"), s);
     if (s->reserved_for.n && !s->allocation)
         bh_fe_forbidden(e, reserved, "may not be specified when `allocated` is not set");
-    else if (s->reserved_for.n && !bh_time_is_zero(c->metadata.deletion_timestamp) && reserves_more(s, &old->status))
+    else if (s->reserved_for.n && !bh_time_is_zero(c->metadata.deletion_timestamp) &&
+             reserves_more(s, &old->status))
         bh_fe_forbidden(e, reserved,
-                        "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set");
-    /* What was allocated before is not judged again: rules for new results are stricter than they were. */
+                        "new entries may not be added while `deallocationRequested` or "
+                        "`deletionTimestamp` are set");
+    /* What was allocated before is not judged again: rules for new results are stricter than they
+     * were. */
     if (s->allocation && old->status.allocation)
-        bh_v_immutable_msg(e, BH_FP(at, "allocation"), &bh_resource_v1_allocation_result_type, s->allocation,
-                           old->status.allocation);
+        bh_v_immutable_msg(e, BH_FP(at, "allocation"), &bh_resource_v1_allocation_result_type,
+                           s->allocation, old->status.allocation);
     else if (s->allocation)
         allocation(e, BH_FP(at, "allocation"), s->allocation, &c->spec.devices);
 }

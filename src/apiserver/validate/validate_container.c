@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define RESTART_RULES_MAX 20u
-#define EXIT_CODES_MAX 255u
+#define EXIT_CODES_MAX    255u
 
 /* ---- small things ---- */
 
@@ -14,7 +14,8 @@ void bh_v_port_number(struct bh_field_errs *e, const struct bh_fpath *at, int64_
         bh_fe_invalid_i64(e, at, port, "must be between 1 and 65535, inclusive");
 }
 
-static void port_or_name(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_intstr *p)
+static void port_or_name(struct bh_field_errs *e, const struct bh_fpath *at,
+                         const struct bh_intstr *p)
 {
     if (p->is_str)
         bh_v_check(e, at, bh_check_port_name, p->s);
@@ -54,8 +55,8 @@ static bool has_backsteps(struct bh_str path)
 
 /* ---- ports ---- */
 
-static void port_name(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container_port_vec *v,
-                      size_t i)
+static void port_name(struct bh_field_errs *e, const struct bh_fpath *at,
+                      const struct bh_core_v1_container_port_vec *v, size_t i)
 {
     struct bh_str name = v->p[i].name;
 
@@ -72,7 +73,8 @@ static void port_name(struct bh_field_errs *e, const struct bh_fpath *at, const 
         }
 }
 
-static void ports(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container_port_vec *v)
+static void ports(struct bh_field_errs *e, const struct bh_fpath *at,
+                  const struct bh_core_v1_container_port_vec *v)
 {
     for (size_t i = 0; i < v->n; i++) {
         const struct bh_core_v1_container_port *p = &v->p[i];
@@ -96,8 +98,8 @@ struct host_port_seen {
     struct bh_str_map m;
 };
 
-static void host_ports(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container *c,
-                       struct host_port_seen *seen)
+static void host_ports(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_core_v1_container *c, struct host_port_seen *seen)
 {
     for (size_t i = 0; i < c->ports.n; i++) {
         const struct bh_core_v1_container_port *p = &c->ports.p[i];
@@ -115,7 +117,8 @@ static void host_ports(struct bh_field_errs *e, const struct bh_fpath *at, const
 
 /* ---- environment ---- */
 
-/* "metadata.labels['key']": the path before the bracket and the key, when the label has that form. */
+/* "metadata.labels['key']": the path before the bracket and the key, when the label has that form.
+ */
 static bool subscripted(struct bh_str s, struct bh_str *path, struct bh_str *key)
 {
     ptrdiff_t open = bh_str_find(s, BH_S("['"));
@@ -129,10 +132,11 @@ static bool subscripted(struct bh_str s, struct bh_str *path, struct bh_str *key
 
 static bool known_label(struct bh_str s)
 {
-    return BH_V_ONE_OF(s, "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace",
-                       "metadata.uid", "spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName",
-                       "spec.schedulerName", "status.phase", "status.hostIP", "status.hostIPs", "status.podIP",
-                       "status.podIPs", "spec.host");
+    return BH_V_ONE_OF(s, "metadata.annotations", "metadata.labels", "metadata.name",
+                       "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.restartPolicy",
+                       "spec.serviceAccountName", "spec.schedulerName", "status.phase",
+                       "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+                       "spec.host");
 }
 
 void bh_v_object_field(struct bh_field_errs *e, const struct bh_fpath *at,
@@ -151,60 +155,69 @@ void bh_v_object_field(struct bh_field_errs *e, const struct bh_fpath *at,
         return;
     }
     if (!bh_str_eqc(f->api_version, "v1")) {
-        bh_fe_invalid(e, path_at, f->field_path, "error converting fieldPath: unsupported pod version: %.*s",
+        bh_fe_invalid(e, path_at, f->field_path,
+                      "error converting fieldPath: unsupported pod version: %.*s",
                       BH_SF(f->api_version));
         return;
     }
     if (subscripted(f->field_path, &path, &key)) {
         if (bh_str_eqc(path, "metadata.annotations"))
-            bh_v_check_as(e, at, bh_check_qualified_name, bh_v_lower(e->a, key), bh_v_lower(e->a, key));
+            bh_v_check_as(e, at, bh_check_qualified_name, bh_v_lower(e->a, key),
+                          bh_v_lower(e->a, key));
         else if (bh_str_eqc(path, "metadata.labels"))
             bh_v_check(e, at, bh_check_qualified_name, key);
         else
-            bh_fe_invalid(e, path_at, f->field_path,
-                          "error converting fieldPath: field label does not support subscript: %.*s",
-                          BH_SF(f->field_path));
+            bh_fe_invalid(
+                e, path_at, f->field_path,
+                "error converting fieldPath: field label does not support subscript: %.*s",
+                BH_SF(f->field_path));
         return;
     }
     if (!known_label(f->field_path)) {
-        bh_fe_invalid(e, path_at, f->field_path, "error converting fieldPath: field label not supported: %.*s",
+        bh_fe_invalid(e, path_at, f->field_path,
+                      "error converting fieldPath: field label not supported: %.*s",
                       BH_SF(f->field_path));
         return;
     }
     path = bh_str_eqc(f->field_path, "spec.host") ? BH_S("spec.nodeName") : f->field_path;
     if (volume) {
-        ok = BH_V_ONE_OF(path, "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace",
-                         "metadata.uid");
+        ok = BH_V_ONE_OF(path, "metadata.annotations", "metadata.labels", "metadata.name",
+                         "metadata.namespace", "metadata.uid");
         if (!ok)
-            BH_V_NOT_SUPPORTED(e, path_at, path, "metadata.annotations", "metadata.labels", "metadata.name",
-                               "metadata.namespace", "metadata.uid");
+            BH_V_NOT_SUPPORTED(e, path_at, path, "metadata.annotations", "metadata.labels",
+                               "metadata.name", "metadata.namespace", "metadata.uid");
         return;
     }
     ok = BH_V_ONE_OF(path, "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
-                     "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs");
+                     "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP",
+                     "status.podIPs");
     if (!ok)
-        BH_V_NOT_SUPPORTED(e, path_at, path, "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
-                           "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP",
-                           "status.podIPs");
+        BH_V_NOT_SUPPORTED(e, path_at, path, "metadata.name", "metadata.namespace", "metadata.uid",
+                           "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
+                           "status.hostIPs", "status.podIP", "status.podIPs");
 }
 
 #define SIZE_DIVISORS "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei"
 
-static void divisor(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str resource, struct bh_str d)
+static void divisor(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str resource,
+                    struct bh_str d)
 {
     const struct bh_fpath *dat = BH_FP(at, "divisor");
     bool size_ok;
 
     if (d.n == 0 || bh_quantity_sign(bh_v_qty(d)) == 0)
         return;
-    size_ok = BH_V_ONE_OF(d, "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei");
+    size_ok = BH_V_ONE_OF(d, "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti",
+                          "1Pi", "1Ei");
     if (BH_V_ONE_OF(resource, "limits.cpu", "requests.cpu")) {
         if (!BH_V_ONE_OF(d, "1m", "1"))
-            bh_fe_invalid(e, dat, resource, "only divisor's values 1m and 1 are supported with the cpu resource");
+            bh_fe_invalid(e, dat, resource,
+                          "only divisor's values 1m and 1 are supported with the cpu resource");
     } else if (BH_V_ONE_OF(resource, "limits.memory", "requests.memory")) {
         if (!size_ok)
             bh_fe_invalid(e, dat, resource,
-                          "only divisor's values " SIZE_DIVISORS " are supported with the memory resource");
+                          "only divisor's values " SIZE_DIVISORS
+                          " are supported with the memory resource");
     } else if (BH_V_ONE_OF(resource, "limits.ephemeral-storage", "requests.ephemeral-storage")) {
         if (!size_ok)
             bh_fe_invalid(e, dat, resource,
@@ -214,15 +227,16 @@ static void divisor(struct bh_field_errs *e, const struct bh_fpath *at, struct b
                bh_str_starts(resource, BH_S("limits.hugepages-"))) {
         if (!size_ok)
             bh_fe_invalid(e, dat, resource,
-                          "only divisor's values " SIZE_DIVISORS " are supported with the hugepages resource");
+                          "only divisor's values " SIZE_DIVISORS
+                          " are supported with the hugepages resource");
     }
 }
 
 void bh_v_resource_field(struct bh_field_errs *e, const struct bh_fpath *at,
                          const struct bh_core_v1_resource_field_selector *f, bool volume)
 {
-    bool known = BH_V_ONE_OF(f->resource, "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu",
-                             "requests.memory", "requests.ephemeral-storage") ||
+    bool known = BH_V_ONE_OF(f->resource, "limits.cpu", "limits.memory", "limits.ephemeral-storage",
+                             "requests.cpu", "requests.memory", "requests.ephemeral-storage") ||
                  bh_str_starts(f->resource, BH_S("requests.hugepages-")) ||
                  bh_str_starts(f->resource, BH_S("limits.hugepages-"));
 
@@ -231,12 +245,14 @@ void bh_v_resource_field(struct bh_field_errs *e, const struct bh_fpath *at,
     else if (f->resource.n == 0)
         bh_fe_required(e, BH_FP(at, "resource"), NULL);
     else if (!known)
-        BH_V_NOT_SUPPORTED(e, BH_FP(at, "resource"), f->resource, "limits.cpu", "limits.ephemeral-storage",
-                           "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory");
+        BH_V_NOT_SUPPORTED(e, BH_FP(at, "resource"), f->resource, "limits.cpu",
+                           "limits.ephemeral-storage", "limits.memory", "requests.cpu",
+                           "requests.ephemeral-storage", "requests.memory");
     divisor(e, at, f->resource, f->divisor);
 }
 
-static void key_selector(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name, struct bh_str key)
+static void key_selector(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name,
+                         struct bh_str key)
 {
     bh_v_check(e, BH_FP(at, "name"), bh_check_dns1123_subdomain, name);
     if (key.n == 0)
@@ -245,7 +261,8 @@ static void key_selector(struct bh_field_errs *e, const struct bh_fpath *at, str
         bh_v_check(e, BH_FP(at, "key"), bh_check_config_map_key, key);
 }
 
-static void file_key(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_file_key_selector *f)
+static void file_key(struct bh_field_errs *e, const struct bh_fpath *at,
+                     const struct bh_core_v1_file_key_selector *f)
 {
     if (f->key.n == 0)
         bh_fe_required(e, BH_FP(at, "key"), NULL);
@@ -261,8 +278,8 @@ static void file_key(struct bh_field_errs *e, const struct bh_fpath *at, const s
         bh_v_no_backsteps(e, BH_FP(at, "path"), f->path);
 }
 
-static void env_source(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_env_var *v,
-                       const struct bh_pod_opts *o)
+static void env_source(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_core_v1_env_var *v, const struct bh_pod_opts *o)
 {
     const struct bh_core_v1_env_var_source *s = v->value_from;
     unsigned n = 0;
@@ -279,7 +296,8 @@ static void env_source(struct bh_field_errs *e, const struct bh_fpath *at, const
     }
     if (s->config_map_key_ref) {
         n++;
-        key_selector(e, BH_FP(at, "configMapKeyRef"), s->config_map_key_ref->local_object_reference.name,
+        key_selector(e, BH_FP(at, "configMapKeyRef"),
+                     s->config_map_key_ref->local_object_reference.name,
                      s->config_map_key_ref->key);
     }
     if (s->secret_key_ref) {
@@ -293,19 +311,21 @@ static void env_source(struct bh_field_errs *e, const struct bh_fpath *at, const
     }
     if (n == 0 && bh_rules_gate(o->env, "EnvFiles"))
         bh_fe_invalid(e, at, BH_S(""),
-                      "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or "
+                      "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, "
+                      "`secretKeyRef` or "
                       "`fileKeyRef`");
     else if (n == 0)
         bh_fe_invalid(e, at, BH_S(""),
-                      "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`");
+                      "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or "
+                      "`secretKeyRef`");
     else if (v->value.n)
         bh_fe_invalid(e, at, BH_S(""), "may not be specified when `value` is not empty");
     else if (n > 1)
         bh_fe_invalid(e, at, BH_S(""), "may not have more than one field specified at a time");
 }
 
-static void env(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_env_var_vec *v,
-                const struct bh_pod_opts *o)
+static void env(struct bh_field_errs *e, const struct bh_fpath *at,
+                const struct bh_core_v1_env_var_vec *v, const struct bh_pod_opts *o)
 {
     for (size_t i = 0; i < v->n; i++) {
         const struct bh_fpath *ix = BH_FPI(at, i);
@@ -327,7 +347,8 @@ static void source_name(struct bh_field_errs *e, const struct bh_fpath *at, stru
 }
 
 /* The errors about the number of sources stand at the list, as upstream has them. */
-static void env_from(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_env_from_source_vec *v)
+static void env_from(struct bh_field_errs *e, const struct bh_fpath *at,
+                     const struct bh_core_v1_env_from_source_vec *v)
 {
     for (size_t i = 0; i < v->n; i++) {
         const struct bh_core_v1_env_from_source *s = &v->p[i];
@@ -336,7 +357,8 @@ static void env_from(struct bh_field_errs *e, const struct bh_fpath *at, const s
         if (s->prefix.n)
             bh_v_check(e, BH_FP(ix, "prefix"), bh_check_env_var_name, s->prefix);
         if (s->config_map_ref)
-            source_name(e, BH_FP(ix, "configMapRef"), s->config_map_ref->local_object_reference.name);
+            source_name(e, BH_FP(ix, "configMapRef"),
+                        s->config_map_ref->local_object_reference.name);
         if (s->secret_ref)
             source_name(e, BH_FP(ix, "secretRef"), s->secret_ref->local_object_reference.name);
         if (!s->config_map_ref && !s->secret_ref)
@@ -348,8 +370,8 @@ static void env_from(struct bh_field_errs *e, const struct bh_fpath *at, const s
 
 /* ---- mounts and devices ---- */
 
-const struct bh_core_v1_volume *bh_pod_volume(const struct bh_core_v1_pod_spec *s, struct bh_str name,
-                                              const struct bh_pod_opts *o)
+const struct bh_core_v1_volume *bh_pod_volume(const struct bh_core_v1_pod_spec *s,
+                                              struct bh_str name, const struct bh_pod_opts *o)
 {
     const struct bh_core_v1_volume *found = NULL;
 
@@ -367,7 +389,8 @@ static void propagation(struct bh_field_errs *e, const struct bh_fpath *at, stru
     if (!BH_V_ONE_OF(mode, "Bidirectional", "HostToContainer", "None"))
         BH_V_NOT_SUPPORTED(e, at, mode, "Bidirectional", "HostToContainer", "None");
     if (bh_str_eqc(mode, "Bidirectional") && !(sc && sc->has_privileged && sc->privileged))
-        bh_fe_forbidden(e, at, "Bidirectional mount propagation is available only to privileged containers");
+        bh_fe_forbidden(
+            e, at, "Bidirectional mount propagation is available only to privileged containers");
 }
 
 static void recursive_read_only(struct bh_field_errs *e, const struct bh_fpath *at,
@@ -382,15 +405,18 @@ static void recursive_read_only(struct bh_field_errs *e, const struct bh_fpath *
     if (!m->read_only)
         bh_fe_forbidden(e, at, "may only be specified when readOnly is true");
     if (m->has_mount_propagation && !bh_str_eqc(m->mount_propagation, "None"))
-        bh_fe_forbidden(e, at, "may only be specified when mountPropagation is None or not specified");
+        bh_fe_forbidden(e, at,
+                        "may only be specified when mountPropagation is None or not specified");
 }
 
 /* Paths below a mount stand at the list, without an index, as upstream has them. */
-static void mount(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container *c, size_t i,
+static void mount(struct bh_field_errs *e, const struct bh_fpath *at,
+                  const struct bh_core_v1_container *c, size_t i,
                   const struct bh_core_v1_pod_spec *s, const struct bh_pod_opts *o)
 {
     const struct bh_core_v1_volume_mount *m = &c->volume_mounts.p[i];
-    const struct bh_fpath *ix = BH_FPI(at, i), *name = BH_FP(ix, "name"), *path = BH_FP(ix, "mountPath");
+    const struct bh_fpath *ix = BH_FPI(at, i), *name = BH_FP(ix, "name"),
+                          *path = BH_FP(ix, "mountPath");
 
     if (m->name.n == 0)
         bh_fe_required(e, name, NULL);
@@ -410,7 +436,8 @@ static void mount(struct bh_field_errs *e, const struct bh_fpath *at, const stru
         }
     for (size_t k = 0; k < c->volume_devices.n; k++)
         if (bh_str_eq(c->volume_devices.p[k].device_path, m->mount_path)) {
-            bh_fe_invalid(e, path, m->mount_path, "must not already exist as a path in volumeDevices");
+            bh_fe_invalid(e, path, m->mount_path,
+                          "must not already exist as a path in volumeDevices");
             break;
         }
     if (m->sub_path.n)
@@ -426,26 +453,30 @@ static void mount(struct bh_field_errs *e, const struct bh_fpath *at, const stru
     recursive_read_only(e, BH_FP(at, "recursiveReadOnly"), m);
 }
 
-static void device(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container *c, size_t i,
+static void device(struct bh_field_errs *e, const struct bh_fpath *at,
+                   const struct bh_core_v1_container *c, size_t i,
                    const struct bh_core_v1_pod_spec *s, const struct bh_pod_opts *o)
 {
     const struct bh_core_v1_volume_device_vec *v = &c->volume_devices;
     const struct bh_core_v1_volume_device *d = &v->p[i];
     const struct bh_core_v1_volume *vol = bh_pod_volume(s, d->name, o);
-    const struct bh_fpath *ix = BH_FPI(at, i), *name = BH_FP(ix, "name"), *path = BH_FP(ix, "devicePath");
+    const struct bh_fpath *ix = BH_FPI(at, i), *name = BH_FP(ix, "name"),
+                          *path = BH_FP(ix, "devicePath");
     bool same_name = false, same_path = false;
 
     for (size_t k = 0; k < i; k++) {
         same_name = same_name || (d->name.n && bh_str_eq(v->p[k].name, d->name));
-        same_path = same_path || (bh_str_eq(v->p[k].device_path, d->device_path) && !has_backsteps(d->device_path));
+        same_path = same_path || (bh_str_eq(v->p[k].device_path, d->device_path) &&
+                                  !has_backsteps(d->device_path));
     }
     if (d->name.n == 0)
         bh_fe_required(e, name, NULL);
     if (same_name)
         bh_fe_invalid(e, name, d->name, "must be unique");
     if (vol && !vol->volume_source.persistent_volume_claim && !vol->volume_source.ephemeral)
-        bh_fe_invalid(e, name, d->name,
-                      "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode");
+        bh_fe_invalid(
+            e, name, d->name,
+            "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode");
     if (!vol)
         bh_fe_not_found(e, name, d->name);
     if (d->device_path.n == 0)
@@ -461,7 +492,8 @@ static void device(struct bh_field_errs *e, const struct bh_fpath *at, const str
         }
     for (size_t k = 0; k < c->volume_mounts.n; k++)
         if (bh_str_eq(c->volume_mounts.p[k].mount_path, d->device_path)) {
-            bh_fe_invalid(e, path, d->device_path, "must not already exist as a path in volumeMounts");
+            bh_fe_invalid(e, path, d->device_path,
+                          "must not already exist as a path in volumeMounts");
             break;
         }
 }
@@ -470,11 +502,12 @@ static void device(struct bh_field_errs *e, const struct bh_fpath *at, const str
 
 static bool standard_resource(struct bh_str name)
 {
-    return BH_V_ONE_OF(name, "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory",
-                       "requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "pods",
-                       "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps",
-                       "persistentvolumeclaims", "storage", "requests.storage", "services.nodeports",
-                       "services.loadbalancers") ||
+    return BH_V_ONE_OF(name, "cpu", "memory", "ephemeral-storage", "requests.cpu",
+                       "requests.memory", "requests.ephemeral-storage", "limits.cpu",
+                       "limits.memory", "limits.ephemeral-storage", "pods", "resourcequotas",
+                       "services", "replicationcontrollers", "secrets", "configmaps",
+                       "persistentvolumeclaims", "storage", "requests.storage",
+                       "services.nodeports", "services.loadbalancers") ||
            bh_v_is_hugepages(name) || bh_str_starts(name, BH_S("requests.hugepages-"));
 }
 
@@ -492,7 +525,8 @@ static bool resource_name(struct bh_field_errs *e, const struct bh_fpath *at, st
     return true;
 }
 
-static void container_resource_name(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name)
+static void container_resource_name(struct bh_field_errs *e, const struct bh_fpath *at,
+                                    struct bh_str name)
 {
     (void)resource_name(e, at, name);
     if (bh_str_chr(name, '/', 0) < 0) {
@@ -503,14 +537,16 @@ static void container_resource_name(struct bh_field_errs *e, const struct bh_fpa
     }
 }
 
-static void pod_resource_name(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name)
+static void pod_resource_name(struct bh_field_errs *e, const struct bh_fpath *at,
+                              struct bh_str name)
 {
     if (resource_name(e, at, name) && !bh_pod_level_resource(name))
         BH_V_NOT_SUPPORTED(e, at, name, "cpu", "hugepages-", "memory");
 }
 
 /* Whole pages: hugepages-2Mi needs a multiple of 2Mi. */
-static void huge_value(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name, struct bh_str value)
+static void huge_value(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name,
+                       struct bh_str value)
 {
     struct bh_quantity page, q = bh_v_qty(value);
     int64_t size;
@@ -520,13 +556,16 @@ static void huge_value(struct bh_field_errs *e, const struct bh_fpath *at, struc
     page = bh_v_qty(bh_str_sub(name, 10, SIZE_MAX));
     size = bh_quantity_value(page);
     if (bh_quantity_sign(page) <= 0 || size == 0 || bh_quantity_value(q) % size != 0)
-        bh_fe_invalid(e, at, value, "%.*s is not positive integer multiple of %.*s", BH_SF(value), BH_SF(name));
+        bh_fe_invalid(e, at, value, "%.*s is not positive integer multiple of %.*s", BH_SF(value),
+                      BH_SF(name));
 }
 
-static void claim_names(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_resource_claim_vec *v,
+static void claim_names(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_core_v1_resource_claim_vec *v,
                         const struct bh_core_v1_pod_spec *s);
 
-static void one_request(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_str_pair *q,
+static void one_request(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_str_pair *q,
                         const struct bh_core_v1_resource_requirements *r)
 {
     const struct bh_fpath *requests = BH_FP(at, "requests");
@@ -535,17 +574,19 @@ static void one_request(struct bh_field_errs *e, const struct bh_fpath *at, cons
     int c = limit ? bh_quantity_cmp(bh_v_qty(q->value), bh_v_qty(*limit)) : 0;
 
     if (limit && c != 0 && !over)
-        bh_fe_invalid(e, requests, q->value, "must be equal to %.*s limit of %.*s", BH_SF(q->key), BH_SF(*limit));
-    else if (limit && c > 0)
-        bh_fe_invalid(e, requests, q->value, "must be less than or equal to %.*s limit of %.*s", BH_SF(q->key),
+        bh_fe_invalid(e, requests, q->value, "must be equal to %.*s limit of %.*s", BH_SF(q->key),
                       BH_SF(*limit));
+    else if (limit && c > 0)
+        bh_fe_invalid(e, requests, q->value, "must be less than or equal to %.*s limit of %.*s",
+                      BH_SF(q->key), BH_SF(*limit));
     else if (!limit && !over)
-        bh_fe_required(e, BH_FP(at, "limits"), "Limit must be set for non overcommitable resources");
+        bh_fe_required(e, BH_FP(at, "limits"),
+                       "Limit must be set for non overcommitable resources");
 }
 
 void bh_v_requirements(struct bh_field_errs *e, const struct bh_fpath *at,
-                       const struct bh_core_v1_resource_requirements *r, const struct bh_core_v1_pod_spec *s,
-                       bool pod_level)
+                       const struct bh_core_v1_resource_requirements *r,
+                       const struct bh_core_v1_pod_spec *s, bool pod_level)
 {
     bool plain = false, huge = false;
 
@@ -593,13 +634,15 @@ static void claim_duplicates(struct bh_field_errs *e, const struct bh_fpath *at,
         if (c->request.n == 0)
             bh_fe_duplicate(e, at, c->name);
         else if (bh_str_eq(v->p[k].request, c->request)) {
-            bh_fe_duplicate(e, at, bh_str_fmt(e->a, "%.*s/%.*s", BH_SF(c->name), BH_SF(c->request)));
+            bh_fe_duplicate(e, at,
+                            bh_str_fmt(e->a, "%.*s/%.*s", BH_SF(c->name), BH_SF(c->request)));
             return;
         }
     }
 }
 
-static void claim_names(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_resource_claim_vec *v,
+static void claim_names(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_core_v1_resource_claim_vec *v,
                         const struct bh_core_v1_pod_spec *s)
 {
     for (size_t i = 0; i < v->n; i++) {
@@ -618,15 +661,20 @@ static void claim_names(struct bh_field_errs *e, const struct bh_fpath *at, cons
         if (bh_str_map_get(&names, v->p[i].name) || v->p[i].name.n == 0)
             continue;
         for (size_t k = 0; k < names.n; k++)
-            list = bh_str_fmt(e->a, "%.*s%s%.*s", BH_SF(list), k ? ", " : ": ", BH_SF(names.p[k].key));
-        bh_fe_add(e, BH_FE_NOT_FOUND, ix,
-                  bh_str_fmt(e->a, "Not found: \"%.*s\": must be one of the names in pod.spec.resourceClaims%.*s",
-                             BH_SF(v->p[i].name), BH_SF(names.n ? list : BH_S(" which is empty"))));
+            list =
+                bh_str_fmt(e->a, "%.*s%s%.*s", BH_SF(list), k ? ", " : ": ", BH_SF(names.p[k].key));
+        bh_fe_add(
+            e, BH_FE_NOT_FOUND, ix,
+            bh_str_fmt(
+                e->a,
+                "Not found: \"%.*s\": must be one of the names in pod.spec.resourceClaims%.*s",
+                BH_SF(v->p[i].name), BH_SF(names.n ? list : BH_S(" which is empty"))));
     }
 }
 
 static void resize_policy(struct bh_field_errs *e, const struct bh_fpath *at,
-                          const struct bh_core_v1_container_resize_policy_vec *v, struct bh_str pod_restart)
+                          const struct bh_core_v1_container_resize_policy_vec *v,
+                          struct bh_str pod_restart)
 {
     for (size_t i = 0; i < v->n; i++) {
         const struct bh_core_v1_container_resize_policy *p = &v->p[i];
@@ -645,7 +693,8 @@ static void resize_policy(struct bh_field_errs *e, const struct bh_fpath *at,
         else if (!BH_V_ONE_OF(p->restart_policy, "NotRequired", "RestartContainer"))
             BH_V_NOT_SUPPORTED(e, at, p->restart_policy, "NotRequired", "RestartContainer");
         if (bh_str_eqc(pod_restart, "Never") && !bh_str_eqc(p->restart_policy, "NotRequired"))
-            bh_fe_invalid(e, at, p->restart_policy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'");
+            bh_fe_invalid(e, at, p->restart_policy,
+                          "must be 'NotRequired' when pod `restartPolicy` is 'Never'");
     }
 }
 
@@ -659,7 +708,8 @@ struct handler {
     const struct bh_core_v1_sleep_action *sleep;
 };
 
-static void http_get(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_http_get_action *h)
+static void http_get(struct bh_field_errs *e, const struct bh_fpath *at,
+                     const struct bh_core_v1_http_get_action *h)
 {
     if (h->path.n == 0)
         bh_fe_required(e, BH_FP(at, "path"), NULL);
@@ -667,11 +717,13 @@ static void http_get(struct bh_field_errs *e, const struct bh_fpath *at, const s
     if (!BH_V_ONE_OF(h->scheme, "HTTP", "HTTPS"))
         BH_V_NOT_SUPPORTED(e, BH_FP(at, "scheme"), h->scheme, "HTTP", "HTTPS");
     for (size_t i = 0; i < h->http_headers.n; i++)
-        bh_v_check(e, BH_FP(at, "httpHeaders"), bh_check_http_header_name, h->http_headers.p[i].name);
+        bh_v_check(e, BH_FP(at, "httpHeaders"), bh_check_http_header_name,
+                   h->http_headers.p[i].name);
 }
 
 /* Counts a handler; a second one is refused and not looked at. */
-static bool first_handler(struct bh_field_errs *e, const struct bh_fpath *at, const char *name, unsigned *n)
+static bool first_handler(struct bh_field_errs *e, const struct bh_fpath *at, const char *name,
+                          unsigned *n)
 {
     if ((*n)++ == 0)
         return true;
@@ -701,8 +753,9 @@ static void handler(struct bh_field_errs *e, const struct bh_fpath *at, const st
         bh_fe_required(e, at, "must specify a handler type");
 }
 
-static void probe(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_probe *p,
-                  const struct bh_core_v1_pod_spec *s, bool readiness)
+static void probe(struct bh_field_errs *e, const struct bh_fpath *at,
+                  const struct bh_core_v1_probe *p, const struct bh_core_v1_pod_spec *s,
+                  bool readiness)
 {
     struct handler h;
 
@@ -719,48 +772,53 @@ static void probe(struct bh_field_errs *e, const struct bh_fpath *at, const stru
     bh_v_nonnegative(e, BH_FP(at, "successThreshold"), p->success_threshold);
     bh_v_nonnegative(e, BH_FP(at, "failureThreshold"), p->failure_threshold);
     if (p->has_termination_grace_period_seconds && p->termination_grace_period_seconds <= 0)
-        bh_fe_invalid_i64(e, BH_FP(at, "terminationGracePeriodSeconds"), p->termination_grace_period_seconds,
-                          "must be greater than 0");
+        bh_fe_invalid_i64(e, BH_FP(at, "terminationGracePeriodSeconds"),
+                          p->termination_grace_period_seconds, "must be greater than 0");
     if (!readiness && p->success_threshold != 1)
         bh_fe_invalid_i64(e, BH_FP(at, "successThreshold"), p->success_threshold, "must be 1");
     if (readiness && p->has_termination_grace_period_seconds)
-        bh_fe_invalid_i64(e, BH_FP(at, "terminationGracePeriodSeconds"), p->termination_grace_period_seconds,
+        bh_fe_invalid_i64(e, BH_FP(at, "terminationGracePeriodSeconds"),
+                          p->termination_grace_period_seconds,
                           "must not be set for readinessProbes");
 }
 
-static void probes(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container *c,
-                   const struct bh_core_v1_pod_spec *s)
+static void probes(struct bh_field_errs *e, const struct bh_fpath *at,
+                   const struct bh_core_v1_container *c, const struct bh_core_v1_pod_spec *s)
 {
     probe(e, BH_FP(at, "livenessProbe"), c->liveness_probe, s, false);
     probe(e, BH_FP(at, "readinessProbe"), c->readiness_probe, s, true);
     probe(e, BH_FP(at, "startupProbe"), c->startup_probe, s, false);
 }
 
-static void hook(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_lifecycle_handler *l,
-                 const struct bh_core_v1_pod_spec *s)
+static void hook(struct bh_field_errs *e, const struct bh_fpath *at,
+                 const struct bh_core_v1_lifecycle_handler *l, const struct bh_core_v1_pod_spec *s)
 {
-    struct handler h = {.exec = l->exec, .http_get = l->http_get, .tcp_socket = l->tcp_socket, .sleep = l->sleep};
+    struct handler h = {
+        .exec = l->exec, .http_get = l->http_get, .tcp_socket = l->tcp_socket, .sleep = l->sleep};
 
     handler(e, at, &h, s);
 }
 
-static void lifecycle(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_lifecycle *l,
-                      const struct bh_core_v1_pod_spec *s)
+static void lifecycle(struct bh_field_errs *e, const struct bh_fpath *at,
+                      const struct bh_core_v1_lifecycle *l, const struct bh_core_v1_pod_spec *s)
 {
     if (l->post_start)
         hook(e, BH_FP(at, "postStart"), l->post_start, s);
     if (l->pre_stop)
         hook(e, BH_FP(at, "preStop"), l->pre_stop, s);
     if (l->has_stop_signal && !s->os)
-        bh_fe_forbidden(e, BH_FP(at, "stopSignal"), "may not be set for containers with empty `spec.os.name`");
+        bh_fe_forbidden(e, BH_FP(at, "stopSignal"),
+                        "may not be set for containers with empty `spec.os.name`");
 }
 
 /* ---- restart rules ---- */
 
-static void restart_rules(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container *c)
+static void restart_rules(struct bh_field_errs *e, const struct bh_fpath *at,
+                          const struct bh_core_v1_container *c)
 {
     const struct bh_core_v1_container_restart_rule_vec *v = &c->restart_policy_rules;
-    const struct bh_fpath *policy = BH_FP(at, "restartPolicy"), *rules = BH_FP(at, "restartPolicyRules");
+    const struct bh_fpath *policy = BH_FP(at, "restartPolicy"),
+                          *rules = BH_FP(at, "restartPolicyRules");
 
     if (!c->has_restart_policy) {
         if (v->n == 0)
@@ -788,8 +846,8 @@ static void restart_rules(struct bh_field_errs *e, const struct bh_fpath *at, co
     }
 }
 
-static void init_restart(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container *c,
-                         const struct bh_pod_opts *o)
+static void init_restart(struct bh_field_errs *e, const struct bh_fpath *at,
+                         const struct bh_core_v1_container *c, const struct bh_pod_opts *o)
 {
     if (!bh_rules_gate(o->env, "ContainerRestartRules")) {
         if (c->has_restart_policy && !bh_str_eqc(c->restart_policy, "Always"))
@@ -799,8 +857,9 @@ static void init_restart(struct bh_field_errs *e, const struct bh_fpath *at, con
     if (!bh_pod_restartable(c))
         restart_rules(e, at, c);
     else if (c->restart_policy_rules.n)
-        bh_fe_forbidden(e, BH_FP(at, "restartPolicyRules"),
-                        "restartPolicyRules are not allowed for init containers with restart policy Always");
+        bh_fe_forbidden(
+            e, BH_FP(at, "restartPolicyRules"),
+            "restartPolicyRules are not allowed for init containers with restart policy Always");
 }
 
 /* ---- whole containers ---- */
@@ -810,10 +869,12 @@ static bool host_users(const struct bh_core_v1_pod_spec *s)
     return !s->has_host_users || s->host_users;
 }
 
-static void common(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container *c,
-                   const struct bh_core_v1_pod_spec *s, const struct bh_pod_opts *o)
+static void common(struct bh_field_errs *e, const struct bh_fpath *at,
+                   const struct bh_core_v1_container *c, const struct bh_core_v1_pod_spec *s,
+                   const struct bh_pod_opts *o)
 {
-    const struct bh_fpath *policy = BH_FP(at, "terminationMessagePolicy"), *pull = BH_FP(at, "imagePullPolicy");
+    const struct bh_fpath *policy = BH_FP(at, "terminationMessagePolicy"),
+                          *pull = BH_FP(at, "imagePullPolicy");
 
     if (c->name.n == 0)
         bh_fe_required(e, BH_FP(at, "name"), NULL);
@@ -824,7 +885,8 @@ static void common(struct bh_field_errs *e, const struct bh_fpath *at, const str
     if (c->termination_message_policy.n == 0)
         bh_fe_required(e, policy, NULL);
     else if (!BH_V_ONE_OF(c->termination_message_policy, "File", "FallbackToLogsOnError"))
-        BH_V_NOT_SUPPORTED(e, policy, c->termination_message_policy, "File", "FallbackToLogsOnError");
+        BH_V_NOT_SUPPORTED(e, policy, c->termination_message_policy, "File",
+                           "FallbackToLogsOnError");
     ports(e, BH_FP(at, "ports"), &c->ports);
     env(e, BH_FP(at, "env"), &c->env, o);
     env_from(e, BH_FP(at, "envFrom"), &c->env_from);
@@ -841,8 +903,8 @@ static void common(struct bh_field_errs *e, const struct bh_fpath *at, const str
     bh_v_container_security(e, BH_FP(at, "securityContext"), c->security_context, host_users(s), o);
 }
 
-void bh_v_containers(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_pod_spec *s,
-                     const struct bh_pod_opts *o)
+void bh_v_containers(struct bh_field_errs *e, const struct bh_fpath *at,
+                     const struct bh_core_v1_pod_spec *s, const struct bh_pod_opts *o)
 {
     const struct bh_core_v1_container_vec *v = &s->containers;
     struct host_port_seen seen = {0};
@@ -867,13 +929,15 @@ void bh_v_containers(struct bh_field_errs *e, const struct bh_fpath *at, const s
         if (bh_rules_gate(o->env, "ContainerRestartRules"))
             restart_rules(e, ix, c);
         else if (c->has_restart_policy)
-            bh_fe_forbidden(e, BH_FP(ix, "restartPolicy"), "may not be set for non-init containers");
+            bh_fe_forbidden(e, BH_FP(ix, "restartPolicy"),
+                            "may not be set for non-init containers");
     }
     for (size_t i = 0; i < v->n; i++)
         host_ports(e, BH_FPI(at, i), &v->p[i], &seen);
 }
 
-static void no_hooks(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container *c)
+static void no_hooks(struct bh_field_errs *e, const struct bh_fpath *at,
+                     const struct bh_core_v1_container *c)
 {
     const struct {
         const void *set;
@@ -897,8 +961,8 @@ static bool name_taken(const struct bh_core_v1_container_vec *v, size_t n, struc
     return false;
 }
 
-void bh_v_init_containers(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_pod_spec *s,
-                          const struct bh_pod_opts *o)
+void bh_v_init_containers(struct bh_field_errs *e, const struct bh_fpath *at,
+                          const struct bh_core_v1_pod_spec *s, const struct bh_pod_opts *o)
 {
     for (size_t i = 0; i < s->init_containers.n; i++) {
         const struct bh_core_v1_container *c = &s->init_containers.p[i];
@@ -922,12 +986,15 @@ void bh_v_init_containers(struct bh_field_errs *e, const struct bh_fpath *at, co
         }
         for (size_t k = 0; !sidecar && k < c->resize_policy.n; k++)
             if (bh_str_eqc(c->resize_policy.p[k].restart_policy, "RestartContainer"))
-                bh_fe_invalid(e, BH_FP(BH_FPI(resize, k), "restartPolicy"), c->resize_policy.p[k].restart_policy,
-                              "must not be set to 'RestartContainer' for non-sidecar initContainers");
+                bh_fe_invalid(
+                    e, BH_FP(BH_FPI(resize, k), "restartPolicy"),
+                    c->resize_policy.p[k].restart_policy,
+                    "must not be set to 'RestartContainer' for non-sidecar initContainers");
     }
 }
 
-static void ephemeral_allowed(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container *c)
+static void ephemeral_allowed(struct bh_field_errs *e, const struct bh_fpath *at,
+                              const struct bh_core_v1_container *c)
 {
     const struct {
         bool set;
@@ -947,12 +1014,15 @@ static void ephemeral_allowed(struct bh_field_errs *e, const struct bh_fpath *at
 
     for (size_t i = 0; i < BH_COUNT(f); i++)
         if (f[i].set)
-            bh_fe_forbidden(e, BH_FPS(at, bh_s(f[i].name)), "cannot be set for an Ephemeral Container");
+            bh_fe_forbidden(e, BH_FPS(at, bh_s(f[i].name)),
+                            "cannot be set for an Ephemeral Container");
     for (size_t i = 0; i < c->volume_mounts.n; i++) {
         if (c->volume_mounts.p[i].sub_path.n)
-            bh_fe_forbidden(e, BH_FP(BH_FPI(mounts, i), "subPath"), "cannot be set for an Ephemeral Container");
+            bh_fe_forbidden(e, BH_FP(BH_FPI(mounts, i), "subPath"),
+                            "cannot be set for an Ephemeral Container");
         if (c->volume_mounts.p[i].sub_path_expr.n)
-            bh_fe_forbidden(e, BH_FP(BH_FPI(mounts, i), "subPathExpr"), "cannot be set for an Ephemeral Container");
+            bh_fe_forbidden(e, BH_FP(BH_FPI(mounts, i), "subPathExpr"),
+                            "cannot be set for an Ephemeral Container");
     }
 }
 
@@ -970,7 +1040,8 @@ void bh_v_ephemeral_containers(struct bh_field_errs *e, const struct bh_fpath *a
 
         common(e, ix, c, s, o);
         if (!bh_str_eq(bh_str_trim(c->image), c->image))
-            bh_fe_invalid(e, BH_FP(ix, "image"), c->image, "must not have leading or trailing whitespace");
+            bh_fe_invalid(e, BH_FP(ix, "image"), c->image,
+                          "must not have leading or trailing whitespace");
         for (size_t k = 0; k < i && !taken; k++)
             taken = bh_str_eq(bh_pod_cephemeral(&v->p[k])->name, c->name);
         if (taken)

@@ -1,4 +1,5 @@
-/* Small kinds of the core group, and Lease: namespaces, nodes, configuration, events. The tables of the core group. */
+/* Small kinds of the core group, and Lease: namespaces, nodes, configuration, events. The tables of
+ * the core group. */
 #include "apiserver/validate/validate_int.h"
 
 #include "api/gen/coordination_v1.h"
@@ -10,10 +11,12 @@
 #define DATA_BYTES_MAX (1u << 20) /* upstream: all values of a ConfigMap or Secret */
 #define EVENT_WORD_MAX 128u
 #define EVENT_NOTE_MAX 1024u
-#define NAME_LABEL "kubernetes.io/metadata.name"
+#define NAME_LABEL     "kubernetes.io/metadata.name"
 
-static const struct bh_fpath *const meta_at = &(const struct bh_fpath){.name = BH_S_INIT("metadata"), .kind = BH_FP_NAME};
-static const struct bh_fpath *const spec_at = &(const struct bh_fpath){.name = BH_S_INIT("spec"), .kind = BH_FP_NAME};
+static const struct bh_fpath *const meta_at =
+    &(const struct bh_fpath){.name = BH_S_INIT("metadata"), .kind = BH_FP_NAME};
+static const struct bh_fpath *const spec_at =
+    &(const struct bh_fpath){.name = BH_S_INIT("spec"), .kind = BH_FP_NAME};
 static const struct bh_fpath *const status_at =
     &(const struct bh_fpath){.name = BH_S_INIT("status"), .kind = BH_FP_NAME};
 
@@ -49,21 +52,23 @@ static void config_map(struct bh_field_errs *e, const struct bh_core_v1_config_m
         total += c->data.p[i].value.n;
     }
     for (size_t i = 0; i < c->binary_data.n; i++) {
-        bh_v_check(e, BH_FPK(binary, c->binary_data.p[i].key), bh_check_config_map_key, c->binary_data.p[i].key);
+        bh_v_check(e, BH_FPK(binary, c->binary_data.p[i].key), bh_check_config_map_key,
+                   c->binary_data.p[i].key);
         total += c->binary_data.p[i].value.n;
     }
     if (total > DATA_BYTES_MAX) /* the field without a name is the whole object */
         bh_fe_too_long(e, BH_FPS(NULL, BH_S("[]")), DATA_BYTES_MAX);
 }
 
-static void config_map_create(const struct bh_rules_env *env, const void *obj, struct bh_field_errs *e)
+static void config_map_create(const struct bh_rules_env *env, const void *obj,
+                              struct bh_field_errs *e)
 {
     (void)env;
     config_map(e, obj);
 }
 
-static void config_map_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                              struct bh_field_errs *e)
+static void config_map_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                              const void *prev, struct bh_field_errs *e)
 {
     const struct bh_core_v1_config_map *c = obj, *old = prev;
 
@@ -107,13 +112,17 @@ static void secret_of_type(struct bh_field_errs *e, const struct bh_core_v1_secr
     if (bh_str_eqc(s->type, "kubernetes.io/service-account-token")) {
         v = bh_str_map_get(&s->metadata.annotations, BH_S("kubernetes.io/service-account.name"));
         if (!v || v->n == 0)
-            bh_fe_required(e, BH_FPK(BH_FP(meta_at, "annotations"), BH_S("kubernetes.io/service-account.name")), NULL);
+            bh_fe_required(
+                e,
+                BH_FPK(BH_FP(meta_at, "annotations"), BH_S("kubernetes.io/service-account.name")),
+                NULL);
     } else if (bh_str_eqc(s->type, "kubernetes.io/dockercfg")) {
         secret_json(e, s, ".dockercfg");
     } else if (bh_str_eqc(s->type, "kubernetes.io/dockerconfigjson")) {
         secret_json(e, s, ".dockerconfigjson");
     } else if (bh_str_eqc(s->type, "kubernetes.io/basic-auth")) {
-        if (bh_str_map_get(&s->data, BH_S("username")) || bh_str_map_get(&s->data, BH_S("password")))
+        if (bh_str_map_get(&s->data, BH_S("username")) ||
+            bh_str_map_get(&s->data, BH_S("password")))
             return;
         secret_required(e, "username");
         secret_required(e, "password");
@@ -150,8 +159,8 @@ static void secret_create(const struct bh_rules_env *env, const void *obj, struc
     secret(e, obj);
 }
 
-static void secret_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                          struct bh_field_errs *e)
+static void secret_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                          const void *prev, struct bh_field_errs *e)
 {
     const struct bh_core_v1_secret *s = obj, *old = prev;
 
@@ -179,7 +188,8 @@ static void default_secret(const struct bh_rules_env *env, void *obj)
 
 /* ---- ServiceAccount ---- */
 
-static void service_account_create(const struct bh_rules_env *env, const void *obj, struct bh_field_errs *e)
+static void service_account_create(const struct bh_rules_env *env, const void *obj,
+                                   struct bh_field_errs *e)
 {
     const struct bh_core_v1_service_account *s = obj;
 
@@ -187,8 +197,8 @@ static void service_account_create(const struct bh_rules_env *env, const void *o
     bh_v_meta(e, meta_at, &s->metadata, true, bh_check_dns1123_subdomain, BH_VM_KUBE);
 }
 
-static void service_account_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                                   struct bh_field_errs *e)
+static void service_account_update(const struct bh_rules_env *env, struct bh_str sub,
+                                   const void *obj, const void *prev, struct bh_field_errs *e)
 {
     const struct bh_core_v1_service_account *s = obj, *old = prev;
 
@@ -212,8 +222,8 @@ static void service_account_prepare_create(const struct bh_rules_env *env, void 
     s->secrets = v;
 }
 
-static void service_account_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
-                                           const void *old)
+static void service_account_prepare_update(const struct bh_rules_env *env, struct bh_str sub,
+                                           void *obj, const void *old)
 {
     (void)sub;
     (void)old;
@@ -256,7 +266,8 @@ static void namespace_prepare_create(const struct bh_rules_env *env, void *obj)
     n->spec.finalizers.n++;
 }
 
-static void namespace_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj, const void *prev)
+static void namespace_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                                     const void *prev)
 {
     struct bh_core_v1_namespace *n = obj;
     const struct bh_core_v1_namespace *old = prev;
@@ -268,7 +279,8 @@ static void namespace_prepare_update(const struct bh_rules_env *env, struct bh_s
         n->spec.finalizers = old->spec.finalizers;
 }
 
-static void namespace_create(const struct bh_rules_env *env, const void *obj, struct bh_field_errs *e)
+static void namespace_create(const struct bh_rules_env *env, const void *obj,
+                             struct bh_field_errs *e)
 {
     const struct bh_core_v1_namespace *n = obj;
 
@@ -278,8 +290,8 @@ static void namespace_create(const struct bh_rules_env *env, const void *obj, st
         bh_v_finalizer(e, BH_FP(spec_at, "finalizers"), n->spec.finalizers.p[i]);
 }
 
-static void namespace_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                             struct bh_field_errs *e)
+static void namespace_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                             const void *prev, struct bh_field_errs *e)
 {
     const struct bh_core_v1_namespace *n = obj, *old = prev;
     bool dying = !bh_time_is_zero(n->metadata.deletion_timestamp);
@@ -302,26 +314,31 @@ static void namespace_update(const struct bh_rules_env *env, struct bh_str sub, 
 
 /* ---- Node ---- */
 
-static void taint(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_taint *t)
+static void taint(struct bh_field_errs *e, const struct bh_fpath *at,
+                  const struct bh_core_v1_taint *t)
 {
     bh_v_label_name(e, BH_FP(at, "key"), t->key);
     bh_v_check(e, BH_FP(at, "value"), bh_check_label_value, t->value);
     if (t->effect.n == 0)
         bh_fe_required(e, BH_FP(at, "effect"), NULL);
     else if (!BH_V_ONE_OF(t->effect, "NoSchedule", "PreferNoSchedule", "NoExecute"))
-        BH_V_NOT_SUPPORTED(e, BH_FP(at, "effect"), t->effect, "NoSchedule", "PreferNoSchedule", "NoExecute");
+        BH_V_NOT_SUPPORTED(e, BH_FP(at, "effect"), t->effect, "NoSchedule", "PreferNoSchedule",
+                           "NoExecute");
 }
 
-static void taints(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_taint_vec *v)
+static void taints(struct bh_field_errs *e, const struct bh_fpath *at,
+                   const struct bh_core_v1_taint_vec *v)
 {
     for (size_t i = 0; i < v->n; i++) {
         taint(e, BH_FPI(at, i), &v->p[i]);
         for (size_t k = 0; k < i; k++) {
             if (!bh_str_eq(v->p[k].key, v->p[i].key) || !bh_str_eq(v->p[k].effect, v->p[i].effect))
                 continue;
-            bh_fe_add(e, BH_FE_DUPLICATE, BH_FPI(at, i),
-                      bh_str_fmt(e->a, "Duplicate value: %.*s: taints must be unique by key and effect pair",
-                                 BH_SF(bh_v_go_json(e->a, &bh_core_v1_taint_type, &v->p[i]))));
+            bh_fe_add(
+                e, BH_FE_DUPLICATE, BH_FPI(at, i),
+                bh_str_fmt(e->a,
+                           "Duplicate value: %.*s: taints must be unique by key and effect pair",
+                           BH_SF(bh_v_go_json(e->a, &bh_core_v1_taint_type, &v->p[i]))));
             break;
         }
     }
@@ -329,12 +346,14 @@ static void taints(struct bh_field_errs *e, const struct bh_fpath *at, const str
 
 static bool integer_resource(struct bh_arena *a, struct bh_str name)
 {
-    return BH_V_ONE_OF(name, "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps",
-                       "persistentvolumeclaims", "services.nodeports", "services.loadbalancers") ||
+    return BH_V_ONE_OF(name, "pods", "resourcequotas", "services", "replicationcontrollers",
+                       "secrets", "configmaps", "persistentvolumeclaims", "services.nodeports",
+                       "services.loadbalancers") ||
            bh_v_is_extended_resource(a, name);
 }
 
-void bh_v_resource_value(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name, struct bh_str value)
+void bh_v_resource_value(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name,
+                         struct bh_str value)
 {
     struct bh_quantity q = bh_v_qty(value);
 
@@ -346,14 +365,15 @@ void bh_v_resource_value(struct bh_field_errs *e, const struct bh_fpath *at, str
 
 static void node_resources(struct bh_field_errs *e, const struct bh_core_v1_node *n)
 {
-    const struct bh_fpath *cap = BH_FP(status_at, "capacity"), *alloc = BH_FP(status_at, "allocatable");
+    const struct bh_fpath *cap = BH_FP(status_at, "capacity"),
+                          *alloc = BH_FP(status_at, "allocatable");
 
     for (size_t i = 0; i < n->status.capacity.n; i++)
-        bh_v_resource_value(e, BH_FPS(cap, n->status.capacity.p[i].key), n->status.capacity.p[i].key,
-                            n->status.capacity.p[i].value);
+        bh_v_resource_value(e, BH_FPS(cap, n->status.capacity.p[i].key),
+                            n->status.capacity.p[i].key, n->status.capacity.p[i].value);
     for (size_t i = 0; i < n->status.allocatable.n; i++)
-        bh_v_resource_value(e, BH_FPS(alloc, n->status.allocatable.p[i].key), n->status.allocatable.p[i].key,
-                            n->status.allocatable.p[i].value);
+        bh_v_resource_value(e, BH_FPS(alloc, n->status.allocatable.p[i].key),
+                            n->status.allocatable.p[i].key, n->status.allocatable.p[i].value);
 }
 
 /* MyFeature or MyFeature/mySubFeature: letters, digits and slashes. */
@@ -361,7 +381,8 @@ static bool feature_ok(struct bh_str s)
 {
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
-        bool upper = c >= 'A' && c <= 'Z', word = upper || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        bool upper = c >= 'A' && c <= 'Z',
+             word = upper || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 
         if (i == 0 ? !upper : c == '/' ? i + 1 == s.n || s.p[i - 1] == '/' : !word)
             return false;
@@ -375,12 +396,15 @@ static void node_features(struct bh_field_errs *e, const struct bh_str_vec *v)
 
     for (size_t i = 0; i < v->n; i++) {
         if (v->p[i].n > 253)
-            bh_fe_invalid(e, BH_FPI(at, i), v->p[i], "invalid feature name \"%.*s\": must be no more than 253 characters",
+            bh_fe_invalid(e, BH_FPI(at, i), v->p[i],
+                          "invalid feature name \"%.*s\": must be no more than 253 characters",
                           BH_SF(v->p[i]));
         else if (!feature_ok(v->p[i]))
             bh_fe_invalid(e, BH_FPI(at, i), v->p[i],
-                          "invalid feature name \"%.*s\": must start with an UpperCamelCase segment, with subsequent "
-                          "segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only "
+                          "invalid feature name \"%.*s\": must start with an UpperCamelCase "
+                          "segment, with subsequent "
+                          "segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), "
+                          "and contain only "
                           "alphanumeric characters and slashes",
                           BH_SF(v->p[i]));
         if (i + 1 == v->n)
@@ -407,7 +431,8 @@ static void node_cidrs(struct bh_field_errs *e, const struct bh_str_vec *v)
         }
     }
     if (v->n > 2 || (v->n > 1 && !(v4 && v6)))
-        bh_fe_invalid_text(e, at, bh_v_json_strs(e->a, v), "may specify no more than one CIDR for each IP family");
+        bh_fe_invalid_text(e, at, bh_v_json_strs(e->a, v),
+                           "may specify no more than one CIDR for each IP family");
 }
 
 static void node(struct bh_field_errs *e, const struct bh_core_v1_node *n)
@@ -429,15 +454,16 @@ static void node_addresses(struct bh_field_errs *e, const struct bh_core_v1_node
 {
     for (size_t i = 0; i < v->n; i++)
         for (size_t k = 0; k < i; k++)
-            if (bh_str_eq(v->p[k].type, v->p[i].type) && bh_str_eq(v->p[k].address, v->p[i].address)) {
+            if (bh_str_eq(v->p[k].type, v->p[i].type) &&
+                bh_str_eq(v->p[k].address, v->p[i].address)) {
                 bh_fe_duplicate_text(e, BH_FPI(BH_FP(status_at, "addresses"), i),
                                      bh_v_go_json(e->a, &bh_core_v1_node_address_type, &v->p[i]));
                 break;
             }
 }
 
-static void node_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                        struct bh_field_errs *e)
+static void node_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                        const void *prev, struct bh_field_errs *e)
 {
     const struct bh_core_v1_node *n = obj, *old = prev;
     const struct bh_str_vec *was = &old->spec.pod_cidrs, *is = &n->spec.pod_cidrs;
@@ -454,7 +480,8 @@ static void node_update(const struct bh_rules_env *env, struct bh_str sub, const
         bh_fe_forbidden(e, cidrs, "node updates may not change podCIDR except from \"\" to valid");
     for (size_t i = 0; was->n == is->n && i < was->n; i++)
         if (!bh_str_eq(was->p[i], is->p[i]))
-            bh_fe_forbidden(e, cidrs, "node updates may not change podCIDR except from \"\" to valid");
+            bh_fe_forbidden(e, cidrs,
+                            "node updates may not change podCIDR except from \"\" to valid");
     if (old->spec.provider_id.n && !bh_str_eq(old->spec.provider_id, n->spec.provider_id))
         bh_fe_forbidden(e, BH_FP(spec_at, "providerID"),
                         "node updates may not change providerID except from \"\" to valid");
@@ -480,7 +507,8 @@ static void node_prepare_create(const struct bh_rules_env *env, void *obj)
     bh_msg_drop_gated(&bh_core_v1_node_type, n, NULL, gate_on, (void *)(uintptr_t)env);
 }
 
-static void node_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj, const void *prev)
+static void node_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                                const void *prev)
 {
     struct bh_core_v1_node *n = obj;
     const struct bh_core_v1_node *old = prev;
@@ -536,7 +564,8 @@ static void event_namespace(struct bh_field_errs *e, const struct bh_core_v1_eve
     if (!of.n && !old_form && ns.n == 0)
         bad = true;
     if (bad)
-        bh_fe_invalid(e, BH_FP(BH_FP(NULL, "involvedObject"), "namespace"), of, "does not match event.namespace");
+        bh_fe_invalid(e, BH_FP(BH_FP(NULL, "involvedObject"), "namespace"), of,
+                      "does not match event.namespace");
 }
 
 static bool strict_events(const struct bh_rules_env *env)
@@ -545,12 +574,13 @@ static bool strict_events(const struct bh_rules_env *env)
 }
 
 /* What held for events before events.k8s.io/v1, and holds for all. */
-static void event_basics(const struct bh_rules_env *env, struct bh_field_errs *e, const struct bh_core_v1_event *v)
+static void event_basics(const struct bh_rules_env *env, struct bh_field_errs *e,
+                         const struct bh_core_v1_event *v)
 {
     event_namespace(e, v);
     if (!bh_time_is_zero(v->event_time)) {
-        const struct bh_fpath *controller =
-            BH_FPS(NULL, strict_events(env) ? BH_S("reportingController") : BH_S("reportingComponent"));
+        const struct bh_fpath *controller = BH_FPS(
+            NULL, strict_events(env) ? BH_S("reportingController") : BH_S("reportingComponent"));
 
         if (v->reporting_component.n == 0)
             bh_fe_required(e, controller, NULL);
@@ -559,7 +589,8 @@ static void event_basics(const struct bh_rules_env *env, struct bh_field_errs *e
         event_word(e, "action", v->action);
         event_word(e, "reason", v->reason);
         if (v->message.n > EVENT_NOTE_MAX)
-            bh_fe_invalid(e, BH_FP(NULL, "message"), BH_S(""), "can have at most %u characters", EVENT_NOTE_MAX);
+            bh_fe_invalid(e, BH_FP(NULL, "message"), BH_S(""), "can have at most %u characters",
+                          EVENT_NOTE_MAX);
     }
     bh_v_check(e, BH_FP(NULL, "namespace"), bh_check_dns1123_subdomain, v->metadata.namespace);
 }
@@ -599,8 +630,8 @@ static void event_create(const struct bh_rules_env *env, const void *obj, struct
     event_unset(e, v->source.component.n || v->source.host.n, "source");
 }
 
-static void event_time_kept(struct bh_field_errs *e, const char *name, struct bh_time now, struct bh_time old,
-                            bool micro)
+static void event_time_kept(struct bh_field_errs *e, const char *name, struct bh_time now,
+                            struct bh_time old, bool micro)
 {
     struct bh_buf b = {.max = 64};
 
@@ -614,15 +645,16 @@ static void event_time_kept(struct bh_field_errs *e, const char *name, struct bh
     bh_buf_done(&b);
 }
 
-static bool related_equal(const struct bh_core_v1_object_reference *x, const struct bh_core_v1_object_reference *y)
+static bool related_equal(const struct bh_core_v1_object_reference *x,
+                          const struct bh_core_v1_object_reference *y)
 {
     if (!x || !y)
         return x == y;
     return bh_msg_equal(&bh_core_v1_object_reference_type, x, y);
 }
 
-static void event_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                         struct bh_field_errs *e)
+static void event_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                         const void *prev, struct bh_field_errs *e)
 {
     const struct bh_core_v1_event *v = obj, *old = prev;
     bool same_series = (v->series && old->series)
@@ -636,11 +668,12 @@ static void event_update(const struct bh_rules_env *env, struct bh_str sub, cons
     bh_v_meta_update(e, meta_at, &v->metadata, &old->metadata, BH_VM_KUBE);
     if (!same_series)
         event_series(e, v);
-    bh_v_immutable_msg(e, BH_FP(NULL, "involvedObject"), &bh_core_v1_object_reference_type, &v->involved_object,
-                       &old->involved_object);
+    bh_v_immutable_msg(e, BH_FP(NULL, "involvedObject"), &bh_core_v1_object_reference_type,
+                       &v->involved_object, &old->involved_object);
     bh_v_immutable_str(e, BH_FP(NULL, "reason"), v->reason, old->reason);
     bh_v_immutable_str(e, BH_FP(NULL, "message"), v->message, old->message);
-    bh_v_immutable_msg(e, BH_FP(NULL, "source"), &bh_core_v1_event_source_type, &v->source, &old->source);
+    bh_v_immutable_msg(e, BH_FP(NULL, "source"), &bh_core_v1_event_source_type, &v->source,
+                       &old->source);
     event_time_kept(e, "firstTimestamp", v->first_timestamp, old->first_timestamp, false);
     event_time_kept(e, "lastTimestamp", v->last_timestamp, old->last_timestamp, false);
     if (v->count != old->count)
@@ -651,9 +684,12 @@ static void event_update(const struct bh_rules_env *env, struct bh_str sub, cons
     bh_v_immutable_str(e, BH_FP(NULL, "action"), v->action, old->action);
     if (!related_equal(v->related, old->related))
         bh_fe_invalid_text(e, BH_FP(NULL, "related"),
-                           bh_v_go_json(e->a, &bh_core_v1_object_reference_type, v->related), BH_V_IMMUTABLE);
-    bh_v_immutable_str(e, BH_FP(NULL, "reportingController"), v->reporting_component, old->reporting_component);
-    bh_v_immutable_str(e, BH_FP(NULL, "reportingInstance"), v->reporting_instance, old->reporting_instance);
+                           bh_v_go_json(e->a, &bh_core_v1_object_reference_type, v->related),
+                           BH_V_IMMUTABLE);
+    bh_v_immutable_str(e, BH_FP(NULL, "reportingController"), v->reporting_component,
+                       old->reporting_component);
+    bh_v_immutable_str(e, BH_FP(NULL, "reportingInstance"), v->reporting_instance,
+                       old->reporting_instance);
 }
 
 /* Events have neither status nor gates; nothing is reset. */
@@ -663,7 +699,8 @@ static void nothing_create(const struct bh_rules_env *env, void *obj)
     (void)obj;
 }
 
-static void nothing_update(const struct bh_rules_env *env, struct bh_str sub, void *obj, const void *old)
+static void nothing_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                           const void *old)
 {
     (void)env;
     (void)sub;
@@ -689,8 +726,10 @@ static void lease_spec(struct bh_field_errs *e, const struct bh_coordination_v1_
         else if (!bh_str_eqc(s->strategy, "OldestEmulationVersion"))
             BH_V_NOT_SUPPORTED(e, at, s->strategy, "OldestEmulationVersion");
     }
-    if (s->has_preferred_holder && s->preferred_holder.n && (!s->has_strategy || s->strategy.n == 0))
-        bh_fe_forbidden(e, BH_FP(spec_at, "preferredHolder"), "may only be specified if `strategy` is defined");
+    if (s->has_preferred_holder && s->preferred_holder.n &&
+        (!s->has_strategy || s->strategy.n == 0))
+        bh_fe_forbidden(e, BH_FP(spec_at, "preferredHolder"),
+                        "may only be specified if `strategy` is defined");
 }
 
 static void lease_create(const struct bh_rules_env *env, const void *obj, struct bh_field_errs *e)
@@ -702,8 +741,8 @@ static void lease_create(const struct bh_rules_env *env, const void *obj, struct
     lease_spec(e, &l->spec);
 }
 
-static void lease_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                         struct bh_field_errs *e)
+static void lease_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                         const void *prev, struct bh_field_errs *e)
 {
     const struct bh_coordination_v1_lease *l = obj, *old = prev;
 
@@ -724,22 +763,51 @@ const struct bh_default_rule bh_defaults_core[] = {
 const size_t bh_defaults_core_n = BH_COUNT(bh_defaults_core);
 
 const struct bh_rules bh_rules_core[] = {
-    {.group = "", .kind = "ConfigMap", .validate_create = config_map_create, .validate_update = config_map_update},
-    {.group = "", .kind = "Secret", .validate_create = secret_create, .validate_update = secret_update},
-    {.group = "", .kind = "ServiceAccount", .prepare_create = service_account_prepare_create,
-     .prepare_update = service_account_prepare_update, .validate_create = service_account_create,
+    {.group = "",
+     .kind = "ConfigMap",
+     .validate_create = config_map_create,
+     .validate_update = config_map_update},
+    {.group = "",
+     .kind = "Secret",
+     .validate_create = secret_create,
+     .validate_update = secret_update},
+    {.group = "",
+     .kind = "ServiceAccount",
+     .prepare_create = service_account_prepare_create,
+     .prepare_update = service_account_prepare_update,
+     .validate_create = service_account_create,
      .validate_update = service_account_update},
-    {.group = "", .kind = "Namespace", .prepare_create = namespace_prepare_create,
-     .prepare_update = namespace_prepare_update, .validate_create = namespace_create,
+    {.group = "",
+     .kind = "Namespace",
+     .prepare_create = namespace_prepare_create,
+     .prepare_update = namespace_prepare_update,
+     .validate_create = namespace_create,
      .validate_update = namespace_update},
-    {.group = "", .kind = "Node", .prepare_create = node_prepare_create, .prepare_update = node_prepare_update,
-     .validate_create = node_create, .validate_update = node_update},
-    {.group = "", .kind = "Event", .prepare_create = nothing_create, .prepare_update = nothing_update,
-     .validate_create = event_create, .validate_update = event_update, .create_on_update = true},
-    {.group = "coordination.k8s.io", .kind = "Lease", .validate_create = lease_create,
-     .validate_update = lease_update, .no_unconditional_update = true, .create_on_update = true},
-    {.group = "", .kind = "Pod", .prepare_create = bh_v_pod_prepare_create,
-     .prepare_update = bh_v_pod_prepare_update, .validate_create = bh_v_pod_create,
-     .validate_update = bh_v_pod_update, .warn = bh_v_pod_warn},
+    {.group = "",
+     .kind = "Node",
+     .prepare_create = node_prepare_create,
+     .prepare_update = node_prepare_update,
+     .validate_create = node_create,
+     .validate_update = node_update},
+    {.group = "",
+     .kind = "Event",
+     .prepare_create = nothing_create,
+     .prepare_update = nothing_update,
+     .validate_create = event_create,
+     .validate_update = event_update,
+     .create_on_update = true},
+    {.group = "coordination.k8s.io",
+     .kind = "Lease",
+     .validate_create = lease_create,
+     .validate_update = lease_update,
+     .no_unconditional_update = true,
+     .create_on_update = true},
+    {.group = "",
+     .kind = "Pod",
+     .prepare_create = bh_v_pod_prepare_create,
+     .prepare_update = bh_v_pod_prepare_update,
+     .validate_create = bh_v_pod_create,
+     .validate_update = bh_v_pod_update,
+     .warn = bh_v_pod_warn},
 };
 const size_t bh_rules_core_n = BH_COUNT(bh_rules_core);

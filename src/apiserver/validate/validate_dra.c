@@ -1,4 +1,5 @@
-/* Checks that claims, slices, classes and taint rules share: names, taints, configuration, references to requests. */
+/* Checks that claims, slices, classes and taint rules share: names, taints, configuration,
+ * references to requests. */
 #include "apiserver/validate/validate_dra.h"
 
 #include "data/codec.h"
@@ -86,12 +87,13 @@ void bh_v_uid(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str 
         bh_fe_invalid(e, at, s, "error validating uid: %s", fault);
     else if (s.n != 36 || !bh_str_eq(s, bh_v_lower(e->a, s)))
         bh_fe_invalid(e, at, s,
-                      "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase "
+                      "uid must be in RFC 4122 normalized form, "
+                      "`xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase "
                       "hexadecimal characters");
 }
 
-void bh_v_device_taint(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str key, struct bh_str value,
-                       struct bh_str effect, bool check_effect)
+void bh_v_device_taint(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str key,
+                       struct bh_str value, struct bh_str effect, bool check_effect)
 {
     bh_v_label_name(e, BH_FP(at, "key"), key);
     if (value.n)
@@ -135,7 +137,8 @@ void bh_v_qualified_key(struct bh_field_errs *e, const struct bh_fpath *at, stru
     }
 }
 
-static void condition_names(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_str_vec *v)
+static void condition_names(struct bh_field_errs *e, const struct bh_fpath *at,
+                            const struct bh_str_vec *v)
 {
     if (!bh_v_size(e, at, v->n, BH_DRA_BINDING_CONDITIONS_MAX))
         return;
@@ -151,10 +154,11 @@ static bool seen_before(const struct bh_str_vec *v, size_t i)
     return false;
 }
 
-void bh_v_binding_conditions(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_str_vec *conditions,
-                             const struct bh_str_vec *failures)
+void bh_v_binding_conditions(struct bh_field_errs *e, const struct bh_fpath *at,
+                             const struct bh_str_vec *conditions, const struct bh_str_vec *failures)
 {
-    const struct bh_fpath *cat = BH_FP(at, "bindingConditions"), *fat = BH_FP(at, "bindingFailureConditions");
+    const struct bh_fpath *cat = BH_FP(at, "bindingConditions"),
+                          *fat = BH_FP(at, "bindingFailureConditions");
 
     condition_names(e, cat, conditions);
     condition_names(e, fat, failures);
@@ -176,7 +180,8 @@ void bh_v_binding_conditions(struct bh_field_errs *e, const struct bh_fpath *at,
                            "bindingFailureConditions are required to use bindingConditions");
 }
 
-void bh_v_raw_object(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str raw, bool stored, size_t max)
+void bh_v_raw_object(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str raw,
+                     bool stored, size_t max)
 {
     struct bh_json_rd r;
     struct bh_err err = {0};
@@ -215,13 +220,15 @@ void bh_v_device_configuration(struct bh_field_errs *e, const struct bh_fpath *a
         return;
     }
     bh_v_driver_name(e, BH_FP(opaque, "driver"), c->opaque->driver);
-    bh_v_raw_object(e, BH_FP(opaque, "parameters"), c->opaque->parameters, stored, BH_DRA_PARAMETERS_BYTES_MAX);
+    bh_v_raw_object(e, BH_FP(opaque, "parameters"), c->opaque->parameters, stored,
+                    BH_DRA_PARAMETERS_BYTES_MAX);
 }
 
 /* ---- references to requests ---- */
 
-#define REF_DETAIL                                                                                                     \
-    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+#define REF_DETAIL                                                                                 \
+    "must be the name of a request in the claim or the name of a request and a subrequest "        \
+    "separated by '/'"
 
 static bool request_exists(const struct bh_resource_v1_device_claim *claim, struct bh_str name)
 {
@@ -255,7 +262,8 @@ void bh_v_request_ref(struct bh_field_errs *e, const struct bh_fpath *at, struct
         bh_fe_invalid(e, at, name, REF_DETAIL);
 }
 
-void bh_v_request_refs(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_str_vec *refs,
+void bh_v_request_refs(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_str_vec *refs,
                        const struct bh_resource_v1_device_claim *claim)
 {
     if (!bh_v_size(e, at, refs->n, BH_DRA_ITEMS_MAX))

@@ -10,40 +10,47 @@
 #include "data/quantity.h"
 
 /* One Invalid per fault that the check finds in s. */
-void bh_v_check(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check, struct bh_str s);
+void bh_v_check(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check,
+                struct bh_str s);
 /* The same for a text that stands for s in the check (lower-cased, prefixed …). */
-void bh_v_check_as(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check, struct bh_str tested,
-                   struct bh_str shown);
+void bh_v_check_as(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check,
+                   struct bh_str tested, struct bh_str shown);
 bool bh_v_fits(bh_name_check check, struct bh_str s);
 
 void bh_v_label_name(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s);
 void bh_v_labels(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_str_map *m);
-void bh_v_annotations(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_str_map *m);
+void bh_v_annotations(struct bh_field_errs *e, const struct bh_fpath *at,
+                      const struct bh_str_map *m);
 void bh_v_finalizer(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s);
 
-/* Metadata of a new object. check: of the name. kube adds what core's validation says of finalizers; long_name words
- * a name's length in bytes, and leaves generateName alone (newer kinds). */
+/* Metadata of a new object. check: of the name. kube adds what core's validation says of
+ * finalizers; long_name words a name's length in bytes, and leaves generateName alone (newer
+ * kinds). */
 enum { BH_VM_KUBE = 1 << 0, BH_VM_LONG_NAME = 1 << 1 };
-void bh_v_meta(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_object_meta *m,
-               bool namespaced, bh_name_check check, unsigned flags);
-void bh_v_meta_update(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_object_meta *m,
+void bh_v_meta(struct bh_field_errs *e, const struct bh_fpath *at,
+               const struct bh_meta_v1_object_meta *m, bool namespaced, bh_name_check check,
+               unsigned flags);
+void bh_v_meta_update(struct bh_field_errs *e, const struct bh_fpath *at,
+                      const struct bh_meta_v1_object_meta *m,
                       const struct bh_meta_v1_object_meta *old, unsigned flags);
 /* Metadata of a template: labels and annotations count, all others are judged as they stand. */
-void bh_v_template_meta(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_object_meta *m);
+void bh_v_template_meta(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_meta_v1_object_meta *m);
 
 void bh_v_label_selector(struct bh_field_errs *e, const struct bh_fpath *at,
                          const struct bh_meta_v1_label_selector *s, bool allow_bad_values);
 void bh_v_node_selector_term(struct bh_field_errs *e, const struct bh_fpath *at,
                              const struct bh_core_v1_node_selector_term *t, bool allow_bad_values);
-void bh_v_node_selector(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_node_selector *s,
-                        bool allow_bad_values);
+void bh_v_node_selector(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_core_v1_node_selector *s, bool allow_bad_values);
 void bh_v_conditions(struct bh_field_errs *e, const struct bh_fpath *at,
                      const struct bh_meta_v1_condition_vec *conditions);
 void bh_v_nonnegative(struct bh_field_errs *e, const struct bh_fpath *at, int64_t v);
 /* Invalid "field is immutable" with the new value as upstream prints it. */
-void bh_v_immutable_str(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str now, struct bh_str old);
-void bh_v_immutable_msg(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_type *t, const void *now,
-                        const void *old);
+void bh_v_immutable_str(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str now,
+                        struct bh_str old);
+void bh_v_immutable_msg(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_type *t,
+                        const void *now, const void *old);
 #define BH_V_IMMUTABLE "field is immutable"
 
 /* Go's JSON of the internal struct behind a message: every field, with Go's names. */
@@ -54,14 +61,16 @@ struct bh_str bh_v_json(struct bh_arena *a, const struct bh_type *t, const void 
 struct bh_str bh_v_json_strs(struct bh_arena *a, const struct bh_str_vec *v);
 
 /* ["A","B"] as supported values. */
-#define BH_V_NOT_SUPPORTED(e, at, bad, ...)                                                                            \
-    do {                                                                                                               \
-        static const char *const v_sup[] = {__VA_ARGS__};                                                              \
-        bh_v_not_supported((e), (at), (bad), v_sup, BH_COUNT(v_sup));                                                  \
+#define BH_V_NOT_SUPPORTED(e, at, bad, ...)                                                        \
+    do {                                                                                           \
+        static const char *const v_sup[] = {__VA_ARGS__};                                          \
+        bh_v_not_supported((e), (at), (bad), v_sup, BH_COUNT(v_sup));                              \
     } while (0)
 void bh_v_not_supported(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str bad,
                         const char *const *supported, size_t n);
-#define BH_V_ONE_OF(s, ...) bh_v_one_of((s), (const char *const[]){__VA_ARGS__}, BH_COUNT(((const char *const[]){__VA_ARGS__})))
+#define BH_V_ONE_OF(s, ...)                                                                        \
+    bh_v_one_of((s), (const char *const[]){__VA_ARGS__},                                           \
+                BH_COUNT(((const char *const[]){__VA_ARGS__})))
 bool bh_v_one_of(struct bh_str s, const char *const *words, size_t n);
 
 bool bh_v_has(const struct bh_str_vec *v, struct bh_str s);
@@ -76,8 +85,10 @@ bool bh_v_is_extended_resource(struct bh_arena *a, struct bh_str name);
 bool bh_v_is_hugepages(struct bh_str name);
 
 /* What a write to /status may change of the metadata. */
-void bh_v_reset_meta_for_status(struct bh_meta_v1_object_meta *m, const struct bh_meta_v1_object_meta *old);
-void bh_v_warn(const struct bh_rules_env *env, struct bh_str_vec *out, const char *fmt, ...) BH_PRINTF(3, 4);
+void bh_v_reset_meta_for_status(struct bh_meta_v1_object_meta *m,
+                                const struct bh_meta_v1_object_meta *old);
+void bh_v_warn(const struct bh_rules_env *env, struct bh_str_vec *out, const char *fmt, ...)
+    BH_PRINTF(3, 4);
 
 /* Name checks that are no plain format. */
 const char *bh_v_node_name(struct bh_str s, char *buf);
@@ -94,16 +105,18 @@ extern const struct bh_default_rule bh_defaults_core[];
 extern const size_t bh_defaults_core_n;
 
 /* A quantity of a resource: not negative, whole where the resource is counted. */
-void bh_v_resource_value(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name, struct bh_str value);
+void bh_v_resource_value(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name,
+                         struct bh_str value);
 
 /* Pods, and what templates share with them. */
 void bh_v_pod_default(const struct bh_rules_env *env, void *obj);
 void bh_v_pod_prepare_create(const struct bh_rules_env *env, void *obj);
-void bh_v_pod_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj, const void *old);
+void bh_v_pod_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                             const void *old);
 void bh_v_pod_create(const struct bh_rules_env *env, const void *obj, struct bh_field_errs *errs);
-void bh_v_pod_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *old,
-                     struct bh_field_errs *errs);
-void bh_v_pod_warn(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *old,
-                   struct bh_str_vec *out);
+void bh_v_pod_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                     const void *old, struct bh_field_errs *errs);
+void bh_v_pod_warn(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                   const void *old, struct bh_str_vec *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* Metadata and the small types of meta/v1: names, labels, annotations, owners, finalizers, selectors, conditions. */
+/* Metadata and the small types of meta/v1: names, labels, annotations, owners, finalizers,
+ * selectors, conditions. */
 #include "apiserver/validate/validate_int.h"
 
 #include "base/buf.h"
@@ -7,12 +8,12 @@
 #include <string.h>
 
 #define ANNOTATIONS_BYTES_MAX (256u << 10) /* upstream: all keys and values of one object */
-#define CONDITION_REASON_MAX 1024u
+#define CONDITION_REASON_MAX  1024u
 #define CONDITION_MESSAGE_MAX (32u << 10)
-#define MANAGER_BYTES_MAX 128u
+#define MANAGER_BYTES_MAX     128u
 
-void bh_v_check_as(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check, struct bh_str tested,
-                   struct bh_str shown)
+void bh_v_check_as(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check,
+                   struct bh_str tested, struct bh_str shown)
 {
     struct bh_str_vec all = bh_names_all(e->a, check, tested);
 
@@ -20,7 +21,8 @@ void bh_v_check_as(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_c
         bh_fe_invalid(e, at, shown, "%.*s", BH_SF(all.p[i]));
 }
 
-void bh_v_check(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check, struct bh_str s)
+void bh_v_check(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check,
+                struct bh_str s)
 {
     char buf[BH_NAMES_BUF];
 
@@ -119,7 +121,8 @@ void bh_v_labels(struct bh_field_errs *e, const struct bh_fpath *at, const struc
     }
 }
 
-void bh_v_annotations(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_str_map *m)
+void bh_v_annotations(struct bh_field_errs *e, const struct bh_fpath *at,
+                      const struct bh_str_map *m)
 {
     size_t total = 0;
 
@@ -137,10 +140,12 @@ void bh_v_annotations(struct bh_field_errs *e, const struct bh_fpath *at, const 
 
 /* ---- owners, finalizers, managers ---- */
 
-static void owner(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_owner_reference *o)
+static void owner(struct bh_field_errs *e, const struct bh_fpath *at,
+                  const struct bh_meta_v1_owner_reference *o)
 {
     ptrdiff_t slash = bh_str_chr(o->api_version, '/', 0);
-    struct bh_str version = slash < 0 ? o->api_version : bh_str_sub(o->api_version, (size_t)slash + 1, SIZE_MAX);
+    struct bh_str version =
+        slash < 0 ? o->api_version : bh_str_sub(o->api_version, (size_t)slash + 1, SIZE_MAX);
 
     if (version.n == 0)
         bh_fe_invalid(e, BH_FP(at, "apiVersion"), o->api_version, "version must not be empty");
@@ -155,7 +160,8 @@ static void owner(struct bh_field_errs *e, const struct bh_fpath *at, const stru
                            "/v1, Kind=Event is disallowed from being an owner");
 }
 
-static void owners(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_object_meta *m)
+static void owners(struct bh_field_errs *e, const struct bh_fpath *at,
+                   const struct bh_meta_v1_object_meta *m)
 {
     const struct bh_meta_v1_owner_reference *first = NULL;
 
@@ -177,15 +183,17 @@ static void owners(struct bh_field_errs *e, const struct bh_fpath *at, const str
             bh_msg_encode_json(&bh_meta_v1_owner_reference_type, &m->owner_references.p[k], &b);
         }
         bh_buf_addc(&b, ']');
-        bh_fe_invalid_text(e, at, bh_buf_str(&b),
-                           "Only one reference can have Controller set to true. Found \"true\" in references for "
-                           "%.*s/%.*s and %.*s/%.*s",
-                           BH_SF(first->kind), BH_SF(first->name), BH_SF(o->kind), BH_SF(o->name));
+        bh_fe_invalid_text(
+            e, at, bh_buf_str(&b),
+            "Only one reference can have Controller set to true. Found \"true\" in references for "
+            "%.*s/%.*s and %.*s/%.*s",
+            BH_SF(first->kind), BH_SF(first->name), BH_SF(o->kind), BH_SF(o->name));
         bh_buf_done(&b);
     }
 }
 
-static void managers(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_object_meta *m)
+static void managers(struct bh_field_errs *e, const struct bh_fpath *at,
+                     const struct bh_meta_v1_object_meta *m)
 {
     for (size_t i = 0; i < m->managed_fields.n; i++) {
         const struct bh_meta_v1_managed_fields_entry *f = &m->managed_fields.p[i];
@@ -202,11 +210,13 @@ static void managers(struct bh_field_errs *e, const struct bh_fpath *at, const s
     }
 }
 
-static void finalizers(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_object_meta *m)
+static void finalizers(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_meta_v1_object_meta *m)
 {
     for (size_t i = 0; i < m->finalizers.n; i++)
         bh_v_check(e, at, bh_check_qualified_name, m->finalizers.p[i]);
-    if (bh_v_has(&m->finalizers, BH_S("orphan")) && bh_v_has(&m->finalizers, BH_S("foregroundDeletion")))
+    if (bh_v_has(&m->finalizers, BH_S("orphan")) &&
+        bh_v_has(&m->finalizers, BH_S("foregroundDeletion")))
         bh_fe_invalid_text(e, at, bh_v_json_strs(e->a, &m->finalizers),
                            "finalizer orphan and foregroundDeletion cannot be both set");
 }
@@ -215,10 +225,12 @@ void bh_v_finalizer(struct bh_field_errs *e, const struct bh_fpath *at, struct b
 {
     bh_v_check(e, at, bh_check_qualified_name, s);
     if (bh_str_chr(s, '/', 0) < 0 && !BH_V_ONE_OF(s, "kubernetes", "orphan", "foregroundDeletion"))
-        bh_fe_invalid(e, at, s, "name is neither a standard finalizer name nor is it fully qualified");
+        bh_fe_invalid(e, at, s,
+                      "name is neither a standard finalizer name nor is it fully qualified");
 }
 
-static void kube_finalizers(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_object_meta *m)
+static void kube_finalizers(struct bh_field_errs *e, const struct bh_fpath *at,
+                            const struct bh_meta_v1_object_meta *m)
 {
     for (size_t i = 0; i < m->finalizers.n; i++)
         bh_v_finalizer(e, BH_FPI(BH_FP(at, "finalizers"), i), m->finalizers.p[i]);
@@ -226,9 +238,10 @@ static void kube_finalizers(struct bh_field_errs *e, const struct bh_fpath *at, 
 
 /* ---- ObjectMeta ---- */
 
-/* A generateName is checked as if the suffix were there: upstream puts a letter for its last two bytes when it ends in
- * a dash. */
-static void generate_name(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check, struct bh_str s)
+/* A generateName is checked as if the suffix were there: upstream puts a letter for its last two
+ * bytes when it ends in a dash. */
+static void generate_name(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check,
+                          struct bh_str s)
 {
     struct bh_str tested = s;
 
@@ -241,8 +254,8 @@ static void generate_name(struct bh_field_errs *e, const struct bh_fpath *at, bh
     bh_v_check_as(e, BH_FP(at, "generateName"), check, check == bh_v_any_name ? s : tested, s);
 }
 
-static void meta_name(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_object_meta *m,
-                      bh_name_check check, unsigned flags)
+static void meta_name(struct bh_field_errs *e, const struct bh_fpath *at,
+                      const struct bh_meta_v1_object_meta *m, bh_name_check check, unsigned flags)
 {
     if (m->name.n == 0)
         bh_fe_required(e, BH_FP(at, "name"), "name or generateName is required");
@@ -252,8 +265,9 @@ static void meta_name(struct bh_field_errs *e, const struct bh_fpath *at, const 
         bh_v_check(e, BH_FP(at, "name"), check, m->name);
 }
 
-void bh_v_meta(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_object_meta *m,
-               bool namespaced, bh_name_check check, unsigned flags)
+void bh_v_meta(struct bh_field_errs *e, const struct bh_fpath *at,
+               const struct bh_meta_v1_object_meta *m, bool namespaced, bh_name_check check,
+               unsigned flags)
 {
     if (m->generate_name.n && !(flags & BH_VM_LONG_NAME))
         generate_name(e, at, check, m->generate_name);
@@ -277,7 +291,8 @@ void bh_v_meta(struct bh_field_errs *e, const struct bh_fpath *at, const struct 
 }
 
 static void no_new_finalizers(struct bh_field_errs *e, const struct bh_fpath *at,
-                              const struct bh_meta_v1_object_meta *m, const struct bh_meta_v1_object_meta *old)
+                              const struct bh_meta_v1_object_meta *m,
+                              const struct bh_meta_v1_object_meta *old)
 {
     struct bh_buf b = {.max = 1u << 20};
     struct bh_str_map extra = {0}; /* a sorted set */
@@ -294,9 +309,10 @@ static void no_new_finalizers(struct bh_field_errs *e, const struct bh_fpath *at
         bh_go_quote(&b, extra.p[i].key);
     }
     bh_buf_addc(&b, '}');
-    bh_fe_forbidden(e, BH_FP(at, "finalizers"),
-                    "no new finalizers can be added if the object is being deleted, found new finalizers %.*s",
-                    BH_SF(bh_buf_str(&b)));
+    bh_fe_forbidden(
+        e, BH_FP(at, "finalizers"),
+        "no new finalizers can be added if the object is being deleted, found new finalizers %.*s",
+        BH_SF(bh_buf_str(&b)));
     bh_buf_done(&b);
 }
 
@@ -313,34 +329,41 @@ static struct bh_str time_json(struct bh_arena *a, struct bh_time t)
     return s;
 }
 
-static void immutable_time(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_time now, struct bh_time old)
+static void immutable_time(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_time now,
+                           struct bh_time old)
 {
     if (now.sec != old.sec || bh_time_is_zero(now) != bh_time_is_zero(old))
         bh_fe_invalid_text(e, at, time_json(e->a, now), BH_V_IMMUTABLE);
 }
 
-void bh_v_meta_update(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_object_meta *m,
+void bh_v_meta_update(struct bh_field_errs *e, const struct bh_fpath *at,
+                      const struct bh_meta_v1_object_meta *m,
                       const struct bh_meta_v1_object_meta *old, unsigned flags)
 {
     if (!bh_time_is_zero(old->deletion_timestamp))
         no_new_finalizers(e, at, m, old);
     if (m->resource_version.n == 0)
-        bh_fe_invalid(e, BH_FP(at, "resourceVersion"), m->resource_version, "must be specified for an update");
+        bh_fe_invalid(e, BH_FP(at, "resourceVersion"), m->resource_version,
+                      "must be specified for an update");
     if (m->generation < old->generation)
         bh_fe_invalid_i64(e, BH_FP(at, "generation"), m->generation, "must not be decremented");
     bh_v_immutable_str(e, BH_FP(at, "name"), m->name, old->name);
     bh_v_immutable_str(e, BH_FP(at, "namespace"), m->namespace, old->namespace);
     bh_v_immutable_str(e, BH_FP(at, "uid"), m->uid, old->uid);
-    immutable_time(e, BH_FP(at, "creationTimestamp"), m->creation_timestamp, old->creation_timestamp);
-    immutable_time(e, BH_FP(at, "deletionTimestamp"), m->deletion_timestamp, old->deletion_timestamp);
+    immutable_time(e, BH_FP(at, "creationTimestamp"), m->creation_timestamp,
+                   old->creation_timestamp);
+    immutable_time(e, BH_FP(at, "deletionTimestamp"), m->deletion_timestamp,
+                   old->deletion_timestamp);
     if (m->has_deletion_grace_period_seconds != old->has_deletion_grace_period_seconds)
-        bh_fe_invalid_text(e, BH_FP(at, "deletionGracePeriodSeconds"),
-                           m->has_deletion_grace_period_seconds
-                               ? bh_str_fmt(e->a, "%lld", (long long)m->deletion_grace_period_seconds)
-                               : BH_S("null"),
-                           BH_V_IMMUTABLE);
+        bh_fe_invalid_text(
+            e, BH_FP(at, "deletionGracePeriodSeconds"),
+            m->has_deletion_grace_period_seconds
+                ? bh_str_fmt(e->a, "%lld", (long long)m->deletion_grace_period_seconds)
+                : BH_S("null"),
+            BH_V_IMMUTABLE);
     else if (m->deletion_grace_period_seconds != old->deletion_grace_period_seconds)
-        bh_fe_invalid_i64(e, BH_FP(at, "deletionGracePeriodSeconds"), m->deletion_grace_period_seconds, BH_V_IMMUTABLE);
+        bh_fe_invalid_i64(e, BH_FP(at, "deletionGracePeriodSeconds"),
+                          m->deletion_grace_period_seconds, BH_V_IMMUTABLE);
     bh_v_labels(e, BH_FP(at, "labels"), &m->labels);
     bh_v_annotations(e, BH_FP(at, "annotations"), &m->annotations);
     owners(e, BH_FP(at, "ownerReferences"), m);
@@ -349,7 +372,8 @@ void bh_v_meta_update(struct bh_field_errs *e, const struct bh_fpath *at, const 
         kube_finalizers(e, at, m);
 }
 
-void bh_v_template_meta(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_object_meta *m)
+void bh_v_template_meta(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_meta_v1_object_meta *m)
 {
     /* Upstream lower-cases only the first letter of the Go names here: uID. */
     const struct {
@@ -378,7 +402,8 @@ void bh_v_template_meta(struct bh_field_errs *e, const struct bh_fpath *at, cons
             bh_fe_forbidden(e, BH_FPS(at, bh_s(other[i].name)), "cannot be set");
 }
 
-void bh_v_reset_meta_for_status(struct bh_meta_v1_object_meta *m, const struct bh_meta_v1_object_meta *old)
+void bh_v_reset_meta_for_status(struct bh_meta_v1_object_meta *m,
+                                const struct bh_meta_v1_object_meta *old)
 {
     m->deletion_timestamp = old->deletion_timestamp;
     m->generation = old->generation;
@@ -389,14 +414,15 @@ void bh_v_reset_meta_for_status(struct bh_meta_v1_object_meta *m, const struct b
     m->owner_references = old->owner_references;
 }
 
-void bh_v_immutable_str(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str now, struct bh_str old)
+void bh_v_immutable_str(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str now,
+                        struct bh_str old)
 {
     if (!bh_str_eq(now, old))
         bh_fe_invalid(e, at, now, BH_V_IMMUTABLE);
 }
 
-void bh_v_immutable_msg(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_type *t, const void *now,
-                        const void *old)
+void bh_v_immutable_msg(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_type *t,
+                        const void *now, const void *old)
 {
     if (!bh_msg_equal(t, now, old))
         bh_fe_invalid_text(e, at, bh_v_go_json(e->a, t, now), BH_V_IMMUTABLE);
@@ -405,14 +431,17 @@ void bh_v_immutable_msg(struct bh_field_errs *e, const struct bh_fpath *at, cons
 /* ---- selectors ---- */
 
 static void selector_requirement(struct bh_field_errs *e, const struct bh_fpath *at,
-                                 const struct bh_meta_v1_label_selector_requirement *r, bool allow_bad_values)
+                                 const struct bh_meta_v1_label_selector_requirement *r,
+                                 bool allow_bad_values)
 {
     if (BH_V_ONE_OF(r->operator, "In", "NotIn")) {
         if (r->values.n == 0)
-            bh_fe_required(e, BH_FP(at, "values"), "must be specified when `operator` is 'In' or 'NotIn'");
+            bh_fe_required(e, BH_FP(at, "values"),
+                           "must be specified when `operator` is 'In' or 'NotIn'");
     } else if (BH_V_ONE_OF(r->operator, "Exists", "DoesNotExist")) {
         if (r->values.n)
-            bh_fe_forbidden(e, BH_FP(at, "values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+            bh_fe_forbidden(e, BH_FP(at, "values"),
+                            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
     } else {
         bh_fe_invalid(e, BH_FP(at, "operator"), r->operator, "not a valid selector operator");
     }
@@ -428,21 +457,26 @@ void bh_v_label_selector(struct bh_field_errs *e, const struct bh_fpath *at,
         return;
     bh_v_labels(e, BH_FP(at, "matchLabels"), &s->match_labels);
     for (size_t i = 0; i < s->match_expressions.n; i++)
-        selector_requirement(e, BH_FPI(BH_FP(at, "matchExpressions"), i), &s->match_expressions.p[i], allow_bad_values);
+        selector_requirement(e, BH_FPI(BH_FP(at, "matchExpressions"), i),
+                             &s->match_expressions.p[i], allow_bad_values);
 }
 
 static void node_requirement(struct bh_field_errs *e, const struct bh_fpath *at,
-                             const struct bh_core_v1_node_selector_requirement *r, bool allow_bad_values)
+                             const struct bh_core_v1_node_selector_requirement *r,
+                             bool allow_bad_values)
 {
     if (BH_V_ONE_OF(r->operator, "In", "NotIn")) {
         if (r->values.n == 0)
-            bh_fe_required(e, BH_FP(at, "values"), "must be specified when `operator` is 'In' or 'NotIn'");
+            bh_fe_required(e, BH_FP(at, "values"),
+                           "must be specified when `operator` is 'In' or 'NotIn'");
     } else if (BH_V_ONE_OF(r->operator, "Exists", "DoesNotExist")) {
         if (r->values.n)
-            bh_fe_forbidden(e, BH_FP(at, "values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+            bh_fe_forbidden(e, BH_FP(at, "values"),
+                            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
     } else if (BH_V_ONE_OF(r->operator, "Gt", "Lt")) {
         if (r->values.n != 1)
-            bh_fe_required(e, BH_FP(at, "values"), "must be specified single value when `operator` is 'Lt' or 'Gt'");
+            bh_fe_required(e, BH_FP(at, "values"),
+                           "must be specified single value when `operator` is 'Lt' or 'Gt'");
     } else {
         bh_fe_invalid(e, BH_FP(at, "operator"), r->operator, "not a valid selector operator");
     }
@@ -457,8 +491,9 @@ static void node_field_requirement(struct bh_field_errs *e, const struct bh_fpat
     if (!BH_V_ONE_OF(r->operator, "In", "NotIn"))
         bh_fe_invalid(e, BH_FP(at, "operator"), r->operator, "not a valid selector operator");
     else if (r->values.n != 1)
-        bh_fe_required(e, BH_FP(at, "values"),
-                       "must be only one value when `operator` is 'In' or 'NotIn' for node field selector");
+        bh_fe_required(
+            e, BH_FP(at, "values"),
+            "must be only one value when `operator` is 'In' or 'NotIn' for node field selector");
     if (!bh_str_eqc(r->key, "metadata.name")) {
         bh_fe_invalid(e, BH_FP(at, "key"), r->key, "not a valid field selector key");
         return;
@@ -471,20 +506,22 @@ void bh_v_node_selector_term(struct bh_field_errs *e, const struct bh_fpath *at,
                              const struct bh_core_v1_node_selector_term *t, bool allow_bad_values)
 {
     for (size_t i = 0; i < t->match_expressions.n; i++)
-        node_requirement(e, BH_FPI(BH_FP(at, "matchExpressions"), i), &t->match_expressions.p[i], allow_bad_values);
+        node_requirement(e, BH_FPI(BH_FP(at, "matchExpressions"), i), &t->match_expressions.p[i],
+                         allow_bad_values);
     for (size_t i = 0; i < t->match_fields.n; i++)
         node_field_requirement(e, BH_FPI(BH_FP(at, "matchFields"), i), &t->match_fields.p[i]);
 }
 
-void bh_v_node_selector(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_node_selector *s,
-                        bool allow_bad_values)
+void bh_v_node_selector(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_core_v1_node_selector *s, bool allow_bad_values)
 {
     const struct bh_fpath *terms = BH_FP(at, "nodeSelectorTerms");
 
     if (s->node_selector_terms.n == 0)
         bh_fe_required(e, terms, "must have at least one node selector term");
     for (size_t i = 0; i < s->node_selector_terms.n; i++)
-        bh_v_node_selector_term(e, BH_FPI(terms, i), &s->node_selector_terms.p[i], allow_bad_values);
+        bh_v_node_selector_term(e, BH_FPI(terms, i), &s->node_selector_terms.p[i],
+                                allow_bad_values);
 }
 
 /* ---- conditions ---- */
@@ -503,7 +540,8 @@ static bool reason_ok(struct bh_str s)
     return s.n > 0;
 }
 
-static void condition(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_meta_v1_condition *c)
+static void condition(struct bh_field_errs *e, const struct bh_fpath *at,
+                      const struct bh_meta_v1_condition *c)
 {
     bh_v_label_name(e, BH_FP(at, "type"), c->type);
     if (!BH_V_ONE_OF(c->status, "False", "True", "Unknown"))
@@ -517,9 +555,12 @@ static void condition(struct bh_field_errs *e, const struct bh_fpath *at, const 
         bh_fe_required(e, BH_FP(at, "reason"), NULL);
     else if (!reason_ok(c->reason))
         bh_fe_invalid(e, BH_FP(at, "reason"), c->reason,
-                      "a condition reason must start with alphabetic character, optionally followed by a string of "
-                      "alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. "
-                      "'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used "
+                      "a condition reason must start with alphabetic character, optionally "
+                      "followed by a string of "
+                      "alphanumeric characters or '_,:', and must end with an alphanumeric "
+                      "character or '_' (e.g. "
+                      "'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or "
+                      "'ReasonA:ReasonB', regex used "
                       "for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')");
     if (c->reason.n > CONDITION_REASON_MAX)
         bh_fe_too_long(e, BH_FP(at, "reason"), CONDITION_REASON_MAX);

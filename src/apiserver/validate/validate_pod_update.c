@@ -5,19 +5,22 @@
 
 #include <string.h>
 
-#define MIRROR_ANNOTATION "kubernetes.io/config.mirror"
-#define APP_ARMOR_PREFIX "container.apparmor.security.beta.kubernetes.io/"
+#define MIRROR_ANNOTATION        "kubernetes.io/config.mirror"
 #define HEALTH_MESSAGE_BYTES_MAX 1024u
 
-#define UPDATABLE                                                                                                      \
-    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only " \
-    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "      \
+#define UPDATABLE                                                                                  \
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`"     \
+    "spec.tolerations` (only "                                                                     \
+    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set " \
+    "to 1 if it was "                                                                              \
     "previously negative)"
 
-static const struct bh_fpath *const spec_at = &(const struct bh_fpath){.name = BH_S_INIT("spec"), .kind = BH_FP_NAME};
+static const struct bh_fpath *const spec_at =
+    &(const struct bh_fpath){.name = BH_S_INIT("spec"), .kind = BH_FP_NAME};
 static const struct bh_fpath *const status_at =
     &(const struct bh_fpath){.name = BH_S_INIT("status"), .kind = BH_FP_NAME};
-static const struct bh_fpath *const meta_at = &(const struct bh_fpath){.name = BH_S_INIT("metadata"), .kind = BH_FP_NAME};
+static const struct bh_fpath *const meta_at =
+    &(const struct bh_fpath){.name = BH_S_INIT("metadata"), .kind = BH_FP_NAME};
 
 /* ---- annotations ---- */
 
@@ -32,15 +35,17 @@ static void annotation_updates(struct bh_field_errs *e, const struct bh_core_v1_
 
         if (v && bh_str_eq(*v, was->p[i].value))
             continue;
-        if (bh_str_starts(was->p[i].key, BH_S(APP_ARMOR_PREFIX)))
-            bh_fe_forbidden(e, BH_FPK(at, was->p[i].key), "may not remove or update AppArmor annotations");
+        if (bh_str_starts(was->p[i].key, BH_S(BH_POD_APP_ARMOR)))
+            bh_fe_forbidden(e, BH_FPK(at, was->p[i].key),
+                            "may not remove or update AppArmor annotations");
         if (bh_str_eqc(was->p[i].key, MIRROR_ANNOTATION))
-            bh_fe_forbidden(e, BH_FPK(at, was->p[i].key), "may not remove or update mirror pod annotation");
+            bh_fe_forbidden(e, BH_FPK(at, was->p[i].key),
+                            "may not remove or update mirror pod annotation");
     }
     for (size_t i = 0; i < now->n; i++) {
         if (bh_str_map_get(was, now->p[i].key))
             continue;
-        if (bh_str_starts(now->p[i].key, BH_S(APP_ARMOR_PREFIX)))
+        if (bh_str_starts(now->p[i].key, BH_S(BH_POD_APP_ARMOR)))
             bh_fe_forbidden(e, BH_FPK(at, now->p[i].key), "may not add AppArmor annotations");
         if (bh_str_eqc(now->p[i].key, MIRROR_ANNOTATION))
             bh_fe_forbidden(e, BH_FPK(at, now->p[i].key), "may not add mirror pod annotation");
@@ -56,7 +61,8 @@ static bool is_mirror(const struct bh_core_v1_pod *p)
 /* ---- the spec ---- */
 
 /* False when the lists differ in length: nothing further is compared then. */
-static bool images(struct bh_field_errs *e, const char *list, const struct bh_core_v1_container_vec *v,
+static bool images(struct bh_field_errs *e, const char *list,
+                   const struct bh_core_v1_container_vec *v,
                    const struct bh_core_v1_container_vec *old)
 {
     const struct bh_fpath *at = BH_FPS(spec_at, bh_s(list));
@@ -76,21 +82,26 @@ static bool images(struct bh_field_errs *e, const char *list, const struct bh_co
     return true;
 }
 
-static bool deadline(struct bh_field_errs *e, const struct bh_core_v1_pod_spec *s, const struct bh_core_v1_pod_spec *old)
+static bool deadline(struct bh_field_errs *e, const struct bh_core_v1_pod_spec *s,
+                     const struct bh_core_v1_pod_spec *old)
 {
     const struct bh_fpath *at = BH_FP(spec_at, "activeDeadlineSeconds");
 
     if (!s->has_active_deadline_seconds) {
         if (old->has_active_deadline_seconds)
-            bh_fe_invalid_text(e, at, BH_S("null"), "must not update from a positive integer to nil value");
+            bh_fe_invalid_text(e, at, BH_S("null"),
+                               "must not update from a positive integer to nil value");
         return true;
     }
     if (s->active_deadline_seconds < 0 || s->active_deadline_seconds > INT32_MAX) {
-        bh_fe_invalid_i64(e, at, s->active_deadline_seconds, "must be between 0 and 2147483647, inclusive");
+        bh_fe_invalid_i64(e, at, s->active_deadline_seconds,
+                          "must be between 0 and 2147483647, inclusive");
         return false;
     }
-    if (old->has_active_deadline_seconds && old->active_deadline_seconds < s->active_deadline_seconds) {
-        bh_fe_invalid_i64(e, at, s->active_deadline_seconds, "must be less than or equal to previous value");
+    if (old->has_active_deadline_seconds &&
+        old->active_deadline_seconds < s->active_deadline_seconds) {
+        bh_fe_invalid_i64(e, at, s->active_deadline_seconds,
+                          "must be less than or equal to previous value");
         return false;
     }
     return true;
@@ -105,13 +116,15 @@ static void added_tolerations(struct bh_field_errs *e, const struct bh_core_v1_p
         bool found = false;
 
         for (size_t k = 0; k < s->tolerations.n && !found; k++) {
-            const struct bh_core_v1_toleration *x = &old->tolerations.p[i], *y = &s->tolerations.p[k];
+            const struct bh_core_v1_toleration *x = &old->tolerations.p[i],
+                                               *y = &s->tolerations.p[k];
 
             found = bh_str_eq(x->key, y->key) && bh_str_eq(x->operator, y->operator) &&
                     bh_str_eq(x->value, y->value) && bh_str_eq(x->effect, y->effect);
         }
         if (!found) {
-            bh_fe_forbidden(e, at, "existing toleration can not be modified except its tolerationSeconds");
+            bh_fe_forbidden(e, at,
+                            "existing toleration can not be modified except its tolerationSeconds");
             return;
         }
     }
@@ -131,7 +144,8 @@ static void deleted_gates(struct bh_field_errs *e, const struct bh_core_v1_pod_s
             was = bh_str_eq(old->scheduling_gates.p[k].name, name);
         if (!was)
             bh_fe_forbidden(e, BH_FP(BH_FPI(at, i), "name"),
-                            "only deletion is allowed, but found new scheduling gate '%.*s'", BH_SF(name));
+                            "only deletion is allowed, but found new scheduling gate '%.*s'",
+                            BH_SF(name));
     }
 }
 
@@ -148,10 +162,12 @@ static bool starts_with(const struct bh_core_v1_node_selector_requirement_vec *v
     return true;
 }
 
-static bool only_additions(const struct bh_core_v1_node_selector_term *t, const struct bh_core_v1_node_selector_term *old)
+static bool only_additions(const struct bh_core_v1_node_selector_term *t,
+                           const struct bh_core_v1_node_selector_term *old)
 {
     /* An empty term matches nothing: anything added would widen it. */
-    if (old->match_expressions.n == 0 && old->match_fields.n == 0 && (t->match_expressions.n || t->match_fields.n))
+    if (old->match_expressions.n == 0 && old->match_fields.n == 0 &&
+        (t->match_expressions.n || t->match_fields.n))
         return false;
     return starts_with(&t->match_expressions, &old->match_expressions) &&
            starts_with(&t->match_fields, &old->match_fields);
@@ -166,9 +182,9 @@ static void narrowed_affinity(struct bh_field_errs *e, const struct bh_core_v1_n
                               const struct bh_core_v1_node_affinity *old)
 {
     static const struct bh_core_v1_node_selector_term_vec none;
-    const struct bh_fpath *at =
-        BH_FP(BH_FP(BH_FP(BH_FP(spec_at, "affinity"), "nodeAffinity"), "requiredDuringSchedulingIgnoredDuringExecution"),
-              "nodeSelectorTerms");
+    const struct bh_fpath *at = BH_FP(BH_FP(BH_FP(BH_FP(spec_at, "affinity"), "nodeAffinity"),
+                                            "requiredDuringSchedulingIgnoredDuringExecution"),
+                                      "nodeSelectorTerms");
     const struct bh_core_v1_node_selector_term_vec *was, *is = &none;
 
     if (!old || !old->required_during_scheduling_ignored_during_execution)
@@ -177,13 +193,15 @@ static void narrowed_affinity(struct bh_field_errs *e, const struct bh_core_v1_n
     if (n && n->required_during_scheduling_ignored_during_execution)
         is = &n->required_during_scheduling_ignored_during_execution->node_selector_terms;
     if (was->n && was->n != is->n) {
-        bh_fe_invalid_text(e, at, bh_v_go_json_list(e->a, &bh_core_v1_node_selector_term_type, is),
-                           "no additions/deletions to non-empty NodeSelectorTerms list are allowed");
+        bh_fe_invalid_text(
+            e, at, bh_v_go_json_list(e->a, &bh_core_v1_node_selector_term_type, is),
+            "no additions/deletions to non-empty NodeSelectorTerms list are allowed");
         return;
     }
     for (size_t i = 0; i < was->n; i++)
         if (!only_additions(&is->p[i], &was->p[i]))
-            bh_fe_invalid_text(e, BH_FPI(at, i), bh_v_go_json(e->a, &bh_core_v1_node_selector_term_type, &is->p[i]),
+            bh_fe_invalid_text(e, BH_FPI(at, i),
+                               bh_v_go_json(e->a, &bh_core_v1_node_selector_term_type, &is->p[i]),
                                "only additions are allowed (no mutations or deletions)");
 }
 
@@ -196,25 +214,29 @@ static struct bh_str map_json(struct bh_arena *a, const struct bh_str_map *m)
     return m->n ? bh_str_sub(json, 15, json.n - 1) : m->p ? BH_S("{}") : BH_S("null");
 }
 
-static void narrowed_selector(struct bh_field_errs *e, const struct bh_str_map *m, const struct bh_str_map *old)
+static void narrowed_selector(struct bh_field_errs *e, const struct bh_str_map *m,
+                              const struct bh_str_map *old)
 {
     for (size_t i = 0; i < old->n; i++) {
         const struct bh_str *v = bh_str_map_get(m, old->p[i].key);
 
         if (v && bh_str_eq(*v, old->p[i].value))
             continue;
-        bh_fe_invalid_text(e, BH_FP(spec_at, "nodeSelector"), map_json(e->a, m),
-                           "only additions to spec.nodeSelector are allowed (no mutations or deletions)");
+        bh_fe_invalid_text(
+            e, BH_FP(spec_at, "nodeSelector"), map_json(e->a, m),
+            "only additions to spec.nodeSelector are allowed (no mutations or deletions)");
         return;
     }
 }
 
 /* What a gated pod may change is judged, and set back in the copy m that is compared afterwards. */
-static void gated(struct bh_field_errs *e, struct bh_core_v1_pod_spec *m, const struct bh_core_v1_pod_spec *old)
+static void gated(struct bh_field_errs *e, struct bh_core_v1_pod_spec *m,
+                  const struct bh_core_v1_pod_spec *old)
 {
     const struct bh_core_v1_node_affinity *now = node_affinity_of(m), *was = node_affinity_of(old);
     struct bh_core_v1_affinity *copy;
-    bool same = now == was || (now && was && bh_msg_equal(&bh_core_v1_node_affinity_type, now, was));
+    bool same =
+        now == was || (now && was && bh_msg_equal(&bh_core_v1_node_affinity_type, now, was));
 
     narrowed_selector(e, &m->node_selector, &old->node_selector);
     m->node_selector = old->node_selector;
@@ -230,7 +252,8 @@ static void gated(struct bh_field_errs *e, struct bh_core_v1_pod_spec *m, const 
     m->affinity = copy;
 }
 
-/* Upstream appends a diff of its internal struct; the names of the changed fields say it shorter. */
+/* Upstream appends a diff of its internal struct; the names of the changed fields say it shorter.
+ */
 static void changed_fields(struct bh_field_errs *e, const struct bh_core_v1_pod_spec *s,
                            const struct bh_core_v1_pod_spec *old)
 {
@@ -240,12 +263,14 @@ static void changed_fields(struct bh_field_errs *e, const struct bh_core_v1_pod_
     for (uint32_t i = 0; i < t->n_fields; i++)
         if (!bh_field_equal(&t->fields[i], s, old))
             bh_buf_addf(&b, "%sspec.%.*s", b.n ? ", " : "", BH_SF(t->fields[i].json));
-    bh_fe_forbidden(e, spec_at, "pod updates may not change fields other than " UPDATABLE "\nchanged: %.*s",
+    bh_fe_forbidden(e, spec_at,
+                    "pod updates may not change fields other than " UPDATABLE "\nchanged: %.*s",
                     BH_SF(bh_buf_str(&b)));
     bh_buf_done(&b);
 }
 
-static struct bh_core_v1_container_vec with_images(struct bh_arena *a, const struct bh_core_v1_container_vec *v,
+static struct bh_core_v1_container_vec with_images(struct bh_arena *a,
+                                                   const struct bh_core_v1_container_vec *v,
                                                    const struct bh_core_v1_container_vec *old)
 {
     struct bh_core_v1_container_vec r = *v;
@@ -264,7 +289,8 @@ static void spec_update(struct bh_field_errs *e, const struct bh_core_v1_pod_spe
     struct bh_core_v1_pod_spec m = *s;
 
     if (!images(e, "containers", &s->containers, &old->containers) ||
-        !images(e, "initContainers", &s->init_containers, &old->init_containers) || !deadline(e, s, old))
+        !images(e, "initContainers", &s->init_containers, &old->init_containers) ||
+        !deadline(e, s, old))
         return;
     added_tolerations(e, s, old, o);
     deleted_gates(e, s, old);
@@ -284,26 +310,31 @@ static void spec_update(struct bh_field_errs *e, const struct bh_core_v1_pod_spe
 
 /* ---- ephemeral containers ---- */
 
-static void ephemeral_update(struct bh_field_errs *e, const struct bh_core_v1_pod *p, const struct bh_core_v1_pod *old)
+static void ephemeral_update(struct bh_field_errs *e, const struct bh_core_v1_pod *p,
+                             const struct bh_core_v1_pod *old)
 {
     const struct bh_fpath *at = BH_FP(spec_at, "ephemeralContainers");
 
     if (is_mirror(old)) {
         e->n = 0; /* this one error stands for all others */
-        bh_fe_forbidden(e, BH_FPS(NULL, BH_S("[]")), "static pods do not support ephemeral containers");
+        bh_fe_forbidden(e, BH_FPS(NULL, BH_S("[]")),
+                        "static pods do not support ephemeral containers");
         return;
     }
     for (size_t i = 0; i < old->spec.ephemeral_containers.n; i++) {
-        const struct bh_core_v1_ephemeral_container *was = &old->spec.ephemeral_containers.p[i], *is = NULL;
+        const struct bh_core_v1_ephemeral_container *was = &old->spec.ephemeral_containers.p[i],
+                                                    *is = NULL;
         struct bh_str name = bh_pod_cephemeral(was)->name;
 
         for (size_t k = 0; k < p->spec.ephemeral_containers.n; k++)
             if (bh_str_eq(bh_pod_cephemeral(&p->spec.ephemeral_containers.p[k])->name, name))
                 is = &p->spec.ephemeral_containers.p[k];
         if (!is)
-            bh_fe_forbidden(e, at, "existing ephemeral containers \"%.*s\" may not be removed\n", BH_SF(name));
+            bh_fe_forbidden(e, at, "existing ephemeral containers \"%.*s\" may not be removed\n",
+                            BH_SF(name));
         else if (!bh_msg_equal(&bh_core_v1_ephemeral_container_type, was, is))
-            bh_fe_forbidden(e, at, "existing ephemeral containers \"%.*s\" may not be changed\n", BH_SF(name));
+            bh_fe_forbidden(e, at, "existing ephemeral containers \"%.*s\" may not be changed\n",
+                            BH_SF(name));
     }
 }
 
@@ -318,7 +349,8 @@ static bool removed(const struct bh_str_map *m, const struct bh_str_map *old)
 }
 
 /* cpu and memory as they were, everything else as it is. */
-static struct bh_str_map without_cpu_memory(struct bh_arena *a, const struct bh_str_map *m, const struct bh_str_map *old)
+static struct bh_str_map without_cpu_memory(struct bh_arena *a, const struct bh_str_map *m,
+                                            const struct bh_str_map *old)
 {
     struct bh_str_map r = {0};
 
@@ -331,7 +363,8 @@ static struct bh_str_map without_cpu_memory(struct bh_arena *a, const struct bh_
     return r;
 }
 
-static struct bh_core_v1_container unresized(struct bh_arena *a, const struct bh_core_v1_container *c,
+static struct bh_core_v1_container unresized(struct bh_arena *a,
+                                             const struct bh_core_v1_container *c,
                                              const struct bh_core_v1_container *old)
 {
     struct bh_core_v1_container r = *c;
@@ -341,7 +374,8 @@ static struct bh_core_v1_container unresized(struct bh_arena *a, const struct bh
     return r;
 }
 
-static bool same_order(struct bh_field_errs *e, const char *list, const struct bh_core_v1_container_vec *v,
+static bool same_order(struct bh_field_errs *e, const char *list,
+                       const struct bh_core_v1_container_vec *v,
                        const struct bh_core_v1_container_vec *old)
 {
     const struct bh_fpath *at = BH_FPS(spec_at, bh_s(list));
@@ -353,13 +387,15 @@ static bool same_order(struct bh_field_errs *e, const char *list, const struct b
     }
     for (size_t i = 0; i < v->n; i++)
         if (!bh_str_eq(v->p[i].name, old->p[i].name)) {
-            bh_fe_forbidden(e, BH_FP(BH_FPI(at, i), "name"), "%s may not be renamed or reordered on resize", list);
+            bh_fe_forbidden(e, BH_FP(BH_FPI(at, i), "name"),
+                            "%s may not be renamed or reordered on resize", list);
             ok = false;
         }
     return ok;
 }
 
-static void container_resize(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_container *c,
+static void container_resize(struct bh_field_errs *e, const struct bh_fpath *at,
+                             const struct bh_core_v1_container *c,
                              const struct bh_core_v1_container *old)
 {
     const struct bh_fpath *r = BH_FP(at, "resources");
@@ -370,7 +406,8 @@ static void container_resize(struct bh_field_errs *e, const struct bh_fpath *at,
         bh_fe_forbidden(e, BH_FP(r, "limits"), "resource limits cannot be removed");
 }
 
-static void pod_level_resize(struct bh_field_errs *e, const struct bh_core_v1_resource_requirements *r,
+static void pod_level_resize(struct bh_field_errs *e,
+                             const struct bh_core_v1_resource_requirements *r,
                              const struct bh_core_v1_resource_requirements *old)
 {
     const struct bh_fpath *at = BH_FP(spec_at, "resources");
@@ -417,7 +454,8 @@ static void init_resize(struct bh_field_errs *e, const struct bh_core_v1_contain
     container_resize(e, at, c, old);
     m = unresized(e->a, c, old);
     if (!bh_msg_equal(&bh_core_v1_container_type, &m, old))
-        bh_fe_forbidden(e, at, "only cpu and memory resources for init or sidecar containers are mutable");
+        bh_fe_forbidden(e, at,
+                        "only cpu and memory resources for init or sidecar containers are mutable");
 }
 
 static void only_error(struct bh_field_errs *e, const char *text)
@@ -426,8 +464,8 @@ static void only_error(struct bh_field_errs *e, const char *text)
     bh_fe_forbidden(e, BH_FPS(NULL, BH_S("[]")), "%s", text);
 }
 
-static void resize(const struct bh_rules_env *env, struct bh_field_errs *e, const struct bh_core_v1_pod *p,
-                   const struct bh_core_v1_pod *old)
+static void resize(const struct bh_rules_env *env, struct bh_field_errs *e,
+                   const struct bh_core_v1_pod *p, const struct bh_core_v1_pod *old)
 {
     struct bh_str was = old->status.qos_class.n ? old->status.qos_class : bh_pod_qos(env, old);
 
@@ -440,7 +478,8 @@ static void resize(const struct bh_rules_env *env, struct bh_field_errs *e, cons
         return;
     }
     if (!bh_str_eq(was, bh_pod_qos(env, p)))
-        bh_fe_invalid(e, spec_at, p->status.qos_class, "Pod QOS Class may not change as a result of resizing");
+        bh_fe_invalid(e, spec_at, p->status.qos_class,
+                      "Pod QOS Class may not change as a result of resizing");
     if (!resize_supported(old))
         bh_fe_forbidden(e, spec_at, "Pod running on node without support for resize");
     pod_level_resize(e, p->spec.resources, old->spec.resources);
@@ -478,7 +517,8 @@ static void conditions(struct bh_field_errs *e, const struct bh_core_v1_pod_cond
 }
 
 /* May a container that ended with that code start again? */
-static bool may_restart(const struct bh_core_v1_pod_spec *s, const struct bh_core_v1_container *c, int32_t code)
+static bool may_restart(const struct bh_core_v1_pod_spec *s, const struct bh_core_v1_container *c,
+                        int32_t code)
 {
     const struct bh_core_v1_container_restart_rule_vec *v;
     struct bh_str policy = s->restart_policy;
@@ -501,7 +541,8 @@ static bool may_restart(const struct bh_core_v1_pod_spec *s, const struct bh_cor
     return bh_str_eqc(policy, "Always") || (bh_str_eqc(policy, "OnFailure") && code != 0);
 }
 
-static const struct bh_core_v1_container *named(const struct bh_core_v1_container_vec *v, struct bh_str name)
+static const struct bh_core_v1_container *named(const struct bh_core_v1_container_vec *v,
+                                                struct bh_str name)
 {
     for (size_t i = 0; v && i < v->n; i++)
         if (bh_str_eq(v->p[i].name, name))
@@ -509,8 +550,10 @@ static const struct bh_core_v1_container *named(const struct bh_core_v1_containe
     return NULL;
 }
 
-static void transitions(struct bh_field_errs *e, const char *list, const struct bh_core_v1_container_status_vec *now,
-                        const struct bh_core_v1_container_status_vec *was, const struct bh_core_v1_pod_spec *s,
+static void transitions(struct bh_field_errs *e, const char *list,
+                        const struct bh_core_v1_container_status_vec *now,
+                        const struct bh_core_v1_container_status_vec *was,
+                        const struct bh_core_v1_pod_spec *s,
                         const struct bh_core_v1_container_vec *containers)
 {
     for (size_t i = 0; i < was->n; i++) {
@@ -546,11 +589,13 @@ static void claim_statuses(struct bh_field_errs *e, const struct bh_core_v1_pod 
                 break;
             }
         if (v->p[i].has_resource_claim_name)
-            bh_v_check(e, BH_FP(ix, "resourceClaimName"), bh_check_dns1123_subdomain, v->p[i].resource_claim_name);
+            bh_v_check(e, BH_FP(ix, "resourceClaimName"), bh_check_dns1123_subdomain,
+                       v->p[i].resource_claim_name);
     }
 }
 
-static void mapping(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_pod_spec *s,
+static void mapping(struct bh_field_errs *e, const struct bh_fpath *at,
+                    const struct bh_core_v1_pod_spec *s,
                     const struct bh_core_v1_container_extended_resource_request_vec *v, size_t i)
 {
     const struct bh_core_v1_container_extended_resource_request *m = &v->p[i];
@@ -560,16 +605,19 @@ static void mapping(struct bh_field_errs *e, const struct bh_fpath *at, const st
     if (!c)
         c = named(&s->init_containers, m->container_name);
     if (!c)
-        bh_fe_invalid(e, BH_FP(ix, "containerName"), m->container_name,
-                      "must match the name of an entry in spec.initContainers.name or spec.containers.name");
+        bh_fe_invalid(
+            e, BH_FP(ix, "containerName"), m->container_name,
+            "must match the name of an entry in spec.initContainers.name or spec.containers.name");
     else if (!bh_str_map_get(&c->resources.requests, m->resource_name))
         bh_fe_invalid(e, BH_FP(ix, "resourceName"), m->resource_name,
-                      "must match the extended resource name of an entry in spec.initContainers.resources.requests or "
+                      "must match the extended resource name of an entry in "
+                      "spec.initContainers.resources.requests or "
                       "spec.containers.resources.requests");
     bh_v_check(e, BH_FP(at, "requestName"), bh_check_dns1123_label, m->request_name);
     for (size_t k = 0; k < i; k++) {
         if (!bh_str_eq(v->p[k].container_name, m->container_name) ||
-            !bh_str_eq(v->p[k].resource_name, m->resource_name) || !bh_str_eq(v->p[k].request_name, m->request_name))
+            !bh_str_eq(v->p[k].resource_name, m->resource_name) ||
+            !bh_str_eq(v->p[k].request_name, m->request_name))
             continue;
         bh_fe_duplicate(e, BH_FP(ix, "containerName"), m->container_name);
         bh_fe_duplicate(e, BH_FP(ix, "resourceName"), m->resource_name);
@@ -580,7 +628,8 @@ static void mapping(struct bh_field_errs *e, const struct bh_fpath *at, const st
 
 static void extended_status(struct bh_field_errs *e, const struct bh_core_v1_pod *p)
 {
-    const struct bh_core_v1_pod_extended_resource_claim_status *s = p->status.extended_resource_claim_status;
+    const struct bh_core_v1_pod_extended_resource_claim_status *s =
+        p->status.extended_resource_claim_status;
     const struct bh_fpath *at = BH_FP(status_at, "extendedResourceClaimStatus");
 
     if (!s)
@@ -592,7 +641,8 @@ static void extended_status(struct bh_field_errs *e, const struct bh_core_v1_pod
     if (s->resource_claim_name.n == 0)
         bh_fe_required(e, BH_FP(at, "resourceClaimName"), NULL);
     else
-        bh_v_check(e, BH_FP(at, "resourceClaimName"), bh_check_dns1123_subdomain, s->resource_claim_name);
+        bh_v_check(e, BH_FP(at, "resourceClaimName"), bh_check_dns1123_subdomain,
+                   s->resource_claim_name);
 }
 
 /* At most one address of each family. */
@@ -603,7 +653,8 @@ static bool one_per_family(struct bh_str a, struct bh_str b, size_t n)
     return n == 2 && bh_ip_parse(a, &x) && bh_ip_parse(b, &y) && x.v6 != y.v6;
 }
 
-static void pod_ips(struct bh_field_errs *e, const struct bh_core_v1_pod_ip_vec *v, const struct bh_core_v1_pod_ip_vec *old)
+static void pod_ips(struct bh_field_errs *e, const struct bh_core_v1_pod_ip_vec *v,
+                    const struct bh_core_v1_pod_ip_vec *old)
 {
     const struct bh_fpath *at = BH_FP(status_at, "podIPs");
 
@@ -621,12 +672,14 @@ static void pod_ips(struct bh_field_errs *e, const struct bh_core_v1_pod_ip_vec 
     for (size_t i = 0; i < v->n; i++)
         for (size_t k = 0; k < i; k++)
             if (bh_str_eq(v->p[k].ip, v->p[i].ip)) {
-                bh_fe_duplicate_text(e, BH_FPI(at, i), bh_v_go_json(e->a, &bh_core_v1_pod_ip_type, &v->p[i]));
+                bh_fe_duplicate_text(e, BH_FPI(at, i),
+                                     bh_v_go_json(e->a, &bh_core_v1_pod_ip_type, &v->p[i]));
                 break;
             }
 }
 
-static void host_ips(struct bh_field_errs *e, const struct bh_core_v1_pod_status *s, const struct bh_core_v1_pod_status *old)
+static void host_ips(struct bh_field_errs *e, const struct bh_core_v1_pod_status *s,
+                     const struct bh_core_v1_pod_status *old)
 {
     const struct bh_fpath *at = BH_FP(status_at, "hostIPs");
     const struct bh_core_v1_host_ip_vec *v = &s->host_ips;
@@ -650,13 +703,15 @@ static void host_ips(struct bh_field_errs *e, const struct bh_core_v1_pod_status
 
 /* ---- device health ---- */
 
-static bool names_resource(struct bh_arena *a, const struct bh_core_v1_container *c, struct bh_str name)
+static bool names_resource(struct bh_arena *a, const struct bh_core_v1_container *c,
+                           struct bh_str name)
 {
     if (!bh_str_starts(name, BH_S("claim:")))
         return bh_str_map_get(&c->resources.requests, name) != NULL;
     for (size_t i = 0; i < c->resources.claims.n; i++) {
         const struct bh_core_v1_resource_claim *r = &c->resources.claims.p[i];
-        struct bh_str want = bh_str_fmt(a, "claim:%.*s%s%.*s", BH_SF(r->name), r->request.n ? "/" : "", BH_SF(r->request));
+        struct bh_str want = bh_str_fmt(a, "claim:%.*s%s%.*s", BH_SF(r->name),
+                                        r->request.n ? "/" : "", BH_SF(r->request));
 
         if (bh_str_eq(want, name))
             return true;
@@ -664,13 +719,16 @@ static bool names_resource(struct bh_arena *a, const struct bh_core_v1_container
     return false;
 }
 
-static void health(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_resource_health_vec *v)
+static void health(struct bh_field_errs *e, const struct bh_fpath *at,
+                   const struct bh_core_v1_resource_health_vec *v)
 {
     for (size_t i = 0; i < v->n; i++) {
-        const struct bh_fpath *ix = BH_FPI(BH_FP(at, "resources"), i), *message = BH_FP(ix, "message");
+        const struct bh_fpath *ix = BH_FPI(BH_FP(at, "resources"), i),
+                              *message = BH_FP(ix, "message");
 
         if (!BH_V_ONE_OF(v->p[i].health, "Healthy", "Unhealthy", "Unknown"))
-            BH_V_NOT_SUPPORTED(e, BH_FP(ix, "health"), v->p[i].health, "Healthy", "Unhealthy", "Unknown");
+            BH_V_NOT_SUPPORTED(e, BH_FP(ix, "health"), v->p[i].health, "Healthy", "Unhealthy",
+                               "Unknown");
         if (v->p[i].has_message && v->p[i].message.n == 0)
             bh_fe_required(e, message, "must be non-empty if specified");
         else if (v->p[i].has_message && v->p[i].message.n > HEALTH_MESSAGE_BYTES_MAX)
@@ -683,39 +741,44 @@ static void health(struct bh_field_errs *e, const struct bh_fpath *at, const str
     }
 }
 
-static void device_health(struct bh_field_errs *e, const char *list, const struct bh_core_v1_container_status_vec *v,
+static void device_health(struct bh_field_errs *e, const char *list,
+                          const struct bh_core_v1_container_status_vec *v,
                           const struct bh_core_v1_container_vec *containers)
 {
     for (size_t i = 0; i < v->n; i++) {
         const struct bh_core_v1_container *c = named(containers, v->p[i].name);
-        const struct bh_fpath *at = BH_FP(BH_FPI(BH_FPS(status_at, bh_s(list)), i), "allocatedResourcesStatus");
+        const struct bh_fpath *at =
+            BH_FP(BH_FPI(BH_FPS(status_at, bh_s(list)), i), "allocatedResourcesStatus");
 
         for (size_t k = 0; k < v->p[i].allocated_resources_status.n; k++) {
             const struct bh_core_v1_resource_status *r = &v->p[i].allocated_resources_status.p[k];
             const struct bh_fpath *ix = BH_FPI(at, k);
 
             if (c && !names_resource(e->a, c, r->name))
-                bh_fe_invalid(e, BH_FP(ix, "name"), r->name, "%s",
-                              bh_str_starts(r->name, BH_S("claim:"))
-                                  ? "must match one of the container's resource claims in a format "
-                                    "'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty"
-                                  : "must match one of the container's resource requests");
+                bh_fe_invalid(
+                    e, BH_FP(ix, "name"), r->name, "%s",
+                    bh_str_starts(r->name, BH_S("claim:"))
+                        ? "must match one of the container's resource claims in a format "
+                          "'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty"
+                        : "must match one of the container's resource requests");
             health(e, ix, &r->resources);
         }
     }
 }
 
-static void no_device_health(struct bh_field_errs *e, const struct bh_core_v1_container_status_vec *v)
+static void no_device_health(struct bh_field_errs *e,
+                             const struct bh_core_v1_container_status_vec *v)
 {
     for (size_t i = 0; i < v->n; i++)
         if (v->p[i].allocated_resources_status.n)
-            bh_fe_forbidden(e, BH_FP(BH_FPI(BH_FP(status_at, "ephemeralContainerStatuses"), i),
-                                     "allocatedResourcesStatus"),
+            bh_fe_forbidden(e,
+                            BH_FP(BH_FPI(BH_FP(status_at, "ephemeralContainerStatuses"), i),
+                                  "allocatedResourcesStatus"),
                             "must not be specified in container status");
 }
 
-static void nominated(const struct bh_rules_env *env, struct bh_field_errs *e, const struct bh_core_v1_pod *p,
-                      const struct bh_core_v1_pod *old)
+static void nominated(const struct bh_rules_env *env, struct bh_field_errs *e,
+                      const struct bh_core_v1_pod *p, const struct bh_core_v1_pod *old)
 {
     const struct bh_fpath *at = BH_FP(status_at, "nominatedNodeName");
     struct bh_str name = p->status.nominated_node_name;
@@ -727,8 +790,9 @@ static void nominated(const struct bh_rules_env *env, struct bh_field_errs *e, c
         bh_fe_forbidden(e, at, "may not be set on pods that are already bound to a node");
 }
 
-static void status_update(const struct bh_rules_env *env, struct bh_field_errs *e, const struct bh_core_v1_pod *p,
-                          const struct bh_core_v1_pod *old, const struct bh_pod_opts *o)
+static void status_update(const struct bh_rules_env *env, struct bh_field_errs *e,
+                          const struct bh_core_v1_pod *p, const struct bh_core_v1_pod *old,
+                          const struct bh_pod_opts *o)
 {
     const struct bh_core_v1_pod_status *s = &p->status, *was = &old->status;
 
@@ -740,10 +804,10 @@ static void status_update(const struct bh_rules_env *env, struct bh_field_errs *
         bh_fe_invalid_i64(e, BH_FP(status_at, "observedGeneration"), s->observed_generation,
                           "must be a non-negative integer");
     bh_v_immutable_str(e, BH_FP(status_at, "qosClass"), s->qos_class, was->qos_class);
-    transitions(e, "containerStatuses", &s->container_statuses, &was->container_statuses, &old->spec,
-                &old->spec.containers);
-    transitions(e, "initContainerStatuses", &s->init_container_statuses, &was->init_container_statuses, &old->spec,
-                &old->spec.init_containers);
+    transitions(e, "containerStatuses", &s->container_statuses, &was->container_statuses,
+                &old->spec, &old->spec.containers);
+    transitions(e, "initContainerStatuses", &s->init_container_statuses,
+                &was->init_container_statuses, &old->spec, &old->spec.init_containers);
     transitions(e, "ephemeralContainerStatuses", &s->ephemeral_container_statuses,
                 &was->ephemeral_container_statuses, &old->spec, NULL);
     claim_statuses(e, p);
@@ -751,12 +815,13 @@ static void status_update(const struct bh_rules_env *env, struct bh_field_errs *
     pod_ips(e, &s->pod_ips, &was->pod_ips);
     host_ips(e, s, was);
     device_health(e, "containerStatuses", &s->container_statuses, &p->spec.containers);
-    device_health(e, "initContainerStatuses", &s->init_container_statuses, &p->spec.init_containers);
+    device_health(e, "initContainerStatuses", &s->init_container_statuses,
+                  &p->spec.init_containers);
     no_device_health(e, &s->ephemeral_container_statuses);
 }
 
-void bh_v_pod_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                     struct bh_field_errs *e)
+void bh_v_pod_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                     const void *prev, struct bh_field_errs *e)
 {
     const struct bh_core_v1_pod *p = obj, *old = prev;
     struct bh_pod_opts o = {.env = env, .is_pod = true};

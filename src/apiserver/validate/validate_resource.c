@@ -1,4 +1,5 @@
-/* resource.k8s.io: claims, templates and classes (dra.md, sections 1.8, 1.9, 2.3 and 2.5); the group's tables. */
+/* resource.k8s.io: claims, templates and classes (dra.md, sections 1.8, 1.9, 2.3 and 2.5); the
+ * group's tables. */
 #include "apiserver/validate/validate_dra.h"
 
 #include "api/gen/resource_v1beta1.h"
@@ -11,7 +12,8 @@
 
 /* ---- selectors, requests ---- */
 
-static void selector(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_resource_v1_device_selector *s)
+static void selector(struct bh_field_errs *e, const struct bh_fpath *at,
+                     const struct bh_resource_v1_device_selector *s)
 {
     const struct bh_fpath *cel = BH_FP(at, "cel"), *expr = BH_FP(cel, "expression");
     bool forbidden = false, too_long = false;
@@ -52,11 +54,13 @@ static void class_name(struct bh_field_errs *e, const struct bh_fpath *at, struc
         bh_v_check(e, at, bh_check_dns1123_subdomain, s);
 }
 
-static void allocation_mode(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str mode, int64_t count)
+static void allocation_mode(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str mode,
+                            int64_t count)
 {
     if (bh_str_eqc(mode, "All")) {
         if (count != 0)
-            bh_fe_invalid_i64(e, BH_FP(at, "count"), count, "must not be specified when allocationMode is 'All'");
+            bh_fe_invalid_i64(e, BH_FP(at, "count"), count,
+                              "must not be specified when allocationMode is 'All'");
     } else if (bh_str_eqc(mode, "ExactCount")) {
         if (count <= 0)
             bh_fe_invalid_i64(e, BH_FP(at, "count"), count, "must be greater than zero");
@@ -125,12 +129,14 @@ static void first_available(struct bh_field_errs *e, const struct bh_fpath *at,
             }
 }
 
-static void request(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_resource_v1_device_request *r)
+static void request(struct bh_field_errs *e, const struct bh_fpath *at,
+                    const struct bh_resource_v1_device_request *r)
 {
     bh_v_check(e, BH_FP(at, "name"), bh_check_dns1123_label, r->name);
     if (r->exactly && r->first_available.n)
         bh_fe_invalid_text(e, at, BH_S("null"),
-                           "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set");
+                           "exactly one of `exactly` or `firstAvailable` is required, but multiple "
+                           "fields are set");
     else if (r->exactly)
         exact_request(e, BH_FP(at, "exactly"), r->exactly);
     else if (r->first_available.n)
@@ -160,11 +166,12 @@ static void full_name(struct bh_field_errs *e, const struct bh_fpath *at, struct
 {
     bh_v_qualified_key(e, at, s);
     if (bh_str_chr(s, '/', 0) < 0)
-        bh_fe_invalid(e, at, s, "a fully qualified name must be a domain and a name separated by a slash");
+        bh_fe_invalid(e, at, s,
+                      "a fully qualified name must be a domain and a name separated by a slash");
 }
 
-static void constraint(const struct bh_rules_env *env, struct bh_field_errs *e, const struct bh_fpath *at,
-                       const struct bh_resource_v1_device_constraint *c,
+static void constraint(const struct bh_rules_env *env, struct bh_field_errs *e,
+                       const struct bh_fpath *at, const struct bh_resource_v1_device_constraint *c,
                        const struct bh_resource_v1_device_claim *claim)
 {
     bh_v_request_refs(e, BH_FP(at, "requests"), &c->requests, claim);
@@ -174,14 +181,15 @@ static void constraint(const struct bh_rules_env *env, struct bh_field_errs *e, 
         full_name(e, BH_FP(at, "distinctAttribute"), c->distinct_attribute);
     else if (bh_rules_gate(env, "DRAConsumableCapacity"))
         bh_fe_required(e, at,
-                       "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields "
+                       "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, "
+                       "but multiple fields "
                        "are set");
     else
         bh_fe_required(e, BH_FP(at, "matchAttribute"), NULL);
 }
 
-static void device_claim(const struct bh_rules_env *env, struct bh_field_errs *e, const struct bh_fpath *at,
-                         const struct bh_resource_v1_device_claim *c)
+static void device_claim(const struct bh_rules_env *env, struct bh_field_errs *e,
+                         const struct bh_fpath *at, const struct bh_resource_v1_device_claim *c)
 {
     const struct bh_fpath *constraints = BH_FP(at, "constraints"), *config = BH_FP(at, "config");
 
@@ -198,7 +206,8 @@ static void device_claim(const struct bh_rules_env *env, struct bh_field_errs *e
         }
 }
 
-/* Only the first request that asks for it is told, at a path that leaves out `exactly`, for templates too. */
+/* Only the first request that asks for it is told, at a path that leaves out `exactly`, for
+ * templates too. */
 static void admin_access(const struct bh_rules_env *env, struct bh_str ns,
                          const struct bh_resource_v1_device_claim *claim, struct bh_field_errs *e)
 {
@@ -213,9 +222,12 @@ static void admin_access(const struct bh_rules_env *env, struct bh_str ns,
         labels = env->ns_labels ? env->ns_labels(env->arg, ns) : NULL;
         value = labels ? bh_str_map_get(labels, BH_S(ADMIN_LABEL)) : NULL;
         if (!value || !bh_str_eqc(*value, "true"))
-            bh_fe_forbidden(e, BH_FP(BH_FPI(BH_FP(BH_FP(BH_FP(NULL, "spec"), "devices"), "requests"), i), "adminAccess"),
-                            "admin access to devices requires the `" ADMIN_LABEL
-                            ": true` label on the containing namespace");
+            bh_fe_forbidden(
+                e,
+                BH_FP(BH_FPI(BH_FP(BH_FP(BH_FP(NULL, "spec"), "devices"), "requests"), i),
+                      "adminAccess"),
+                "admin access to devices requires the `" ADMIN_LABEL
+                ": true` label on the containing namespace");
         return;
     }
 }
@@ -225,12 +237,13 @@ static void claim_create(const struct bh_rules_env *env, const void *obj, struct
     const struct bh_resource_v1_resource_claim *c = obj;
 
     admin_access(env, c->metadata.namespace, &c->spec.devices, e);
-    bh_v_meta(e, BH_FP(NULL, "metadata"), &c->metadata, true, bh_check_dns1123_subdomain, BH_VM_KUBE);
+    bh_v_meta(e, BH_FP(NULL, "metadata"), &c->metadata, true, bh_check_dns1123_subdomain,
+              BH_VM_KUBE);
     device_claim(env, e, BH_FP(BH_FP(NULL, "spec"), "devices"), &c->spec.devices);
 }
 
-static void claim_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                         struct bh_field_errs *e)
+static void claim_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                         const void *prev, struct bh_field_errs *e)
 {
     const struct bh_resource_v1_resource_claim *c = obj, *old = prev;
 
@@ -238,9 +251,11 @@ static void claim_update(const struct bh_rules_env *env, struct bh_str sub, cons
         bh_v_claim_status_update(env, c, old, e);
         return;
     }
-    bh_v_meta(e, BH_FP(NULL, "metadata"), &c->metadata, true, bh_check_dns1123_subdomain, BH_VM_KUBE);
+    bh_v_meta(e, BH_FP(NULL, "metadata"), &c->metadata, true, bh_check_dns1123_subdomain,
+              BH_VM_KUBE);
     bh_v_meta_update(e, BH_FP(NULL, "metadata"), &c->metadata, &old->metadata, BH_VM_KUBE);
-    bh_v_immutable_msg(e, BH_FP(NULL, "spec"), &bh_resource_v1_resource_claim_spec_type, &c->spec, &old->spec);
+    bh_v_immutable_msg(e, BH_FP(NULL, "spec"), &bh_resource_v1_resource_claim_spec_type, &c->spec,
+                       &old->spec);
 }
 
 static bool gate_on(void *arg, struct bh_str name)
@@ -250,10 +265,12 @@ static bool gate_on(void *arg, struct bh_str name)
     return env->gate ? env->gate(env->arg, name) : bh_gate_default(name);
 }
 
-static void drop_claim_spec(const struct bh_rules_env *env, struct bh_resource_v1_resource_claim_spec *spec,
+static void drop_claim_spec(const struct bh_rules_env *env,
+                            struct bh_resource_v1_resource_claim_spec *spec,
                             const struct bh_resource_v1_resource_claim_spec *old)
 {
-    bh_msg_drop_gated(&bh_resource_v1_resource_claim_spec_type, spec, old, gate_on, (void *)(uintptr_t)env);
+    bh_msg_drop_gated(&bh_resource_v1_resource_claim_spec_type, spec, old, gate_on,
+                      (void *)(uintptr_t)env);
 }
 
 static void claim_prepare_create(const struct bh_rules_env *env, void *obj)
@@ -264,7 +281,8 @@ static void claim_prepare_create(const struct bh_rules_env *env, void *obj)
     drop_claim_spec(env, &c->spec, NULL);
 }
 
-static void claim_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj, const void *prev)
+static void claim_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                                 const void *prev)
 {
     struct bh_resource_v1_resource_claim *c = obj;
     const struct bh_resource_v1_resource_claim *old = prev;
@@ -281,26 +299,29 @@ static void claim_prepare_update(const struct bh_rules_env *env, struct bh_str s
 
 /* ---- templates ---- */
 
-static void template_create(const struct bh_rules_env *env, const void *obj, struct bh_field_errs *e)
+static void template_create(const struct bh_rules_env *env, const void *obj,
+                            struct bh_field_errs *e)
 {
     const struct bh_resource_v1_resource_claim_template *t = obj;
     const struct bh_fpath *spec = BH_FP(NULL, "spec");
 
     admin_access(env, t->metadata.namespace, &t->spec.spec.devices, e);
-    bh_v_meta(e, BH_FP(NULL, "metadata"), &t->metadata, true, bh_check_dns1123_subdomain, BH_VM_KUBE);
+    bh_v_meta(e, BH_FP(NULL, "metadata"), &t->metadata, true, bh_check_dns1123_subdomain,
+              BH_VM_KUBE);
     bh_v_template_meta(e, BH_FP(spec, "metadata"), &t->spec.metadata);
     device_claim(env, e, BH_FP(BH_FP(spec, "spec"), "devices"), &t->spec.spec.devices);
 }
 
-static void template_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                            struct bh_field_errs *e)
+static void template_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                            const void *prev, struct bh_field_errs *e)
 {
     const struct bh_resource_v1_resource_claim_template *t = obj, *old = prev;
 
     (void)env;
     (void)sub;
     bh_v_meta_update(e, BH_FP(NULL, "metadata"), &t->metadata, &old->metadata, BH_VM_KUBE);
-    bh_v_immutable_msg(e, BH_FP(NULL, "spec"), &bh_resource_v1_resource_claim_template_spec_type, &t->spec, &old->spec);
+    bh_v_immutable_msg(e, BH_FP(NULL, "spec"), &bh_resource_v1_resource_claim_template_spec_type,
+                       &t->spec, &old->spec);
 }
 
 static void template_prepare_create(const struct bh_rules_env *env, void *obj)
@@ -310,7 +331,8 @@ static void template_prepare_create(const struct bh_rules_env *env, void *obj)
     drop_claim_spec(env, &t->spec.spec, NULL);
 }
 
-static void template_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj, const void *prev)
+static void template_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                                    const void *prev)
 {
     struct bh_resource_v1_resource_claim_template *t = obj;
     const struct bh_resource_v1_resource_claim_template *old = prev;
@@ -335,7 +357,8 @@ static void class_spec(struct bh_field_errs *e, const struct bh_resource_v1_devi
                        const struct bh_resource_v1_device_class_spec *old)
 {
     const struct bh_fpath *at = BH_FP(NULL, "spec"), *config = BH_FP(at, "config");
-    bool same = old && same_list(&bh_resource_v1_device_selector_type, (const struct bh_vec *)(const void *)&s->selectors,
+    bool same = old && same_list(&bh_resource_v1_device_selector_type,
+                                 (const struct bh_vec *)(const void *)&s->selectors,
                                  (const struct bh_vec *)(const void *)&old->selectors);
 
     /* Expressions that are stored already are not judged again. */
@@ -346,8 +369,10 @@ static void class_spec(struct bh_field_errs *e, const struct bh_resource_v1_devi
                             (const struct bh_vec *)(const void *)&old->config);
     if (bh_v_size(e, config, s->config.n, BH_DRA_ITEMS_MAX))
         for (size_t i = 0; i < s->config.n; i++)
-            bh_v_device_configuration(e, BH_FPI(config, i), &s->config.p[i].device_configuration, same);
-    if (s->has_extended_resource_name && !bh_v_is_extended_resource(e->a, s->extended_resource_name))
+            bh_v_device_configuration(e, BH_FPI(config, i), &s->config.p[i].device_configuration,
+                                      same);
+    if (s->has_extended_resource_name &&
+        !bh_v_is_extended_resource(e->a, s->extended_resource_name))
         bh_fe_invalid(e, BH_FP(at, "extendedResourceName"), s->extended_resource_name,
                       "must be a valid extended resource name");
 }
@@ -357,18 +382,20 @@ static void class_create(const struct bh_rules_env *env, const void *obj, struct
     const struct bh_resource_v1_device_class *c = obj;
 
     (void)env;
-    bh_v_meta(e, BH_FP(NULL, "metadata"), &c->metadata, false, bh_check_dns1123_subdomain, BH_VM_KUBE | BH_VM_LONG_NAME);
+    bh_v_meta(e, BH_FP(NULL, "metadata"), &c->metadata, false, bh_check_dns1123_subdomain,
+              BH_VM_KUBE | BH_VM_LONG_NAME);
     class_spec(e, &c->spec, NULL);
 }
 
-static void class_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                         struct bh_field_errs *e)
+static void class_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                         const void *prev, struct bh_field_errs *e)
 {
     const struct bh_resource_v1_device_class *c = obj, *old = prev;
 
     (void)env;
     (void)sub;
-    bh_v_meta(e, BH_FP(NULL, "metadata"), &c->metadata, false, bh_check_dns1123_subdomain, BH_VM_KUBE | BH_VM_LONG_NAME);
+    bh_v_meta(e, BH_FP(NULL, "metadata"), &c->metadata, false, bh_check_dns1123_subdomain,
+              BH_VM_KUBE | BH_VM_LONG_NAME);
     bh_v_meta_update(e, BH_FP(NULL, "metadata"), &c->metadata, &old->metadata, BH_VM_KUBE);
     class_spec(e, &c->spec, &old->spec);
 }
@@ -378,16 +405,19 @@ static void class_prepare_create(const struct bh_rules_env *env, void *obj)
     struct bh_resource_v1_device_class *c = obj;
 
     c->metadata.generation = 1;
-    bh_msg_drop_gated(&bh_resource_v1_device_class_spec_type, &c->spec, NULL, gate_on, (void *)(uintptr_t)env);
+    bh_msg_drop_gated(&bh_resource_v1_device_class_spec_type, &c->spec, NULL, gate_on,
+                      (void *)(uintptr_t)env);
 }
 
-static void class_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj, const void *prev)
+static void class_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                                 const void *prev)
 {
     struct bh_resource_v1_device_class *c = obj;
     const struct bh_resource_v1_device_class *old = prev;
 
     (void)sub;
-    bh_msg_drop_gated(&bh_resource_v1_device_class_spec_type, &c->spec, &old->spec, gate_on, (void *)(uintptr_t)env);
+    bh_msg_drop_gated(&bh_resource_v1_device_class_spec_type, &c->spec, &old->spec, gate_on,
+                      (void *)(uintptr_t)env);
     if (!bh_msg_equal(&bh_resource_v1_device_class_spec_type, &c->spec, &old->spec))
         c->metadata.generation = old->metadata.generation + 1;
 }
@@ -403,17 +433,18 @@ static void default_mode(struct bh_str *mode, int64_t *count)
 }
 
 /* v1 and v1beta2 have the same structs under two names. */
-#define DEFINE_REQUEST_DEFAULTS(V)                                                                                     \
-    static void default_requests_##V(struct bh_resource_##V##_device_claim *c)                                         \
-    {                                                                                                                  \
-        for (size_t i = 0; i < c->requests.n; i++) {                                                                   \
-            struct bh_resource_##V##_device_request *r = &c->requests.p[i];                                            \
-                                                                                                                       \
-            if (r->exactly)                                                                                            \
-                default_mode(&r->exactly->allocation_mode, &r->exactly->count);                                        \
-            for (size_t k = 0; k < r->first_available.n; k++)                                                          \
-                default_mode(&r->first_available.p[k].allocation_mode, &r->first_available.p[k].count);                \
-        }                                                                                                              \
+#define DEFINE_REQUEST_DEFAULTS(V)                                                                 \
+    static void default_requests_##V(struct bh_resource_##V##_device_claim *c)                     \
+    {                                                                                              \
+        for (size_t i = 0; i < c->requests.n; i++) {                                               \
+            struct bh_resource_##V##_device_request *r = &c->requests.p[i];                        \
+                                                                                                   \
+            if (r->exactly)                                                                        \
+                default_mode(&r->exactly->allocation_mode, &r->exactly->count);                    \
+            for (size_t k = 0; k < r->first_available.n; k++)                                      \
+                default_mode(&r->first_available.p[k].allocation_mode,                             \
+                             &r->first_available.p[k].count);                                      \
+        }                                                                                          \
     }
 
 DEFINE_REQUEST_DEFAULTS(v1)
@@ -432,16 +463,17 @@ static void default_requests_v1beta1(struct bh_resource_v1beta1_device_claim *c)
     }
 }
 
-#define DEFINE_CLAIM_DEFAULTS(V)                                                                                       \
-    static void default_claim_##V(const struct bh_rules_env *env, void *obj)                                           \
-    {                                                                                                                  \
-        (void)env;                                                                                                     \
-        default_requests_##V(&((struct bh_resource_##V##_resource_claim *)obj)->spec.devices);                         \
-    }                                                                                                                  \
-    static void default_template_##V(const struct bh_rules_env *env, void *obj)                                        \
-    {                                                                                                                  \
-        (void)env;                                                                                                     \
-        default_requests_##V(&((struct bh_resource_##V##_resource_claim_template *)obj)->spec.spec.devices);           \
+#define DEFINE_CLAIM_DEFAULTS(V)                                                                   \
+    static void default_claim_##V(const struct bh_rules_env *env, void *obj)                       \
+    {                                                                                              \
+        (void)env;                                                                                 \
+        default_requests_##V(&((struct bh_resource_##V##_resource_claim *)obj)->spec.devices);     \
+    }                                                                                              \
+    static void default_template_##V(const struct bh_rules_env *env, void *obj)                    \
+    {                                                                                              \
+        (void)env;                                                                                 \
+        default_requests_##V(                                                                      \
+            &((struct bh_resource_##V##_resource_claim_template *)obj)->spec.spec.devices);        \
     }
 
 DEFINE_CLAIM_DEFAULTS(v1)
@@ -463,14 +495,15 @@ static void default_multiplier(struct bh_str *q, bool *has)
     *has = true;
 }
 
-#define DEFAULT_DEVICE(d, env)                                                                                         \
-    do {                                                                                                               \
-        for (size_t t_ = 0; t_ < (d)->taints.n; t_++)                                                                  \
-            if (bh_time_is_zero((d)->taints.p[t_].time_added))                                                         \
-                (d)->taints.p[t_].time_added = seconds((env)->now);                                                    \
-        for (size_t m_ = 0; m_ < (d)->node_allocatable_resource_mappings.n; m_++)                                      \
-            default_multiplier(&(d)->node_allocatable_resource_mappings.p[m_].value.allocation_multiplier,             \
-                               &(d)->node_allocatable_resource_mappings.p[m_].value.has_allocation_multiplier);        \
+#define DEFAULT_DEVICE(d, env)                                                                     \
+    do {                                                                                           \
+        for (size_t t_ = 0; t_ < (d)->taints.n; t_++)                                              \
+            if (bh_time_is_zero((d)->taints.p[t_].time_added))                                     \
+                (d)->taints.p[t_].time_added = seconds((env)->now);                                \
+        for (size_t m_ = 0; m_ < (d)->node_allocatable_resource_mappings.n; m_++)                  \
+            default_multiplier(                                                                    \
+                &(d)->node_allocatable_resource_mappings.p[m_].value.allocation_multiplier,        \
+                &(d)->node_allocatable_resource_mappings.p[m_].value.has_allocation_multiplier);   \
     } while (0)
 
 static void default_slice_v1(const struct bh_rules_env *env, void *obj)
@@ -523,18 +556,36 @@ const struct bh_default_rule bh_defaults_resource[] = {
 const size_t bh_defaults_resource_n = BH_COUNT(bh_defaults_resource);
 
 const struct bh_rules bh_rules_resource[] = {
-    {.group = G, .kind = "ResourceClaim", .prepare_create = claim_prepare_create,
-     .prepare_update = claim_prepare_update, .validate_create = claim_create, .validate_update = claim_update},
-    {.group = G, .kind = "ResourceClaimTemplate", .prepare_create = template_prepare_create,
-     .prepare_update = template_prepare_update, .validate_create = template_create,
+    {.group = G,
+     .kind = "ResourceClaim",
+     .prepare_create = claim_prepare_create,
+     .prepare_update = claim_prepare_update,
+     .validate_create = claim_create,
+     .validate_update = claim_update},
+    {.group = G,
+     .kind = "ResourceClaimTemplate",
+     .prepare_create = template_prepare_create,
+     .prepare_update = template_prepare_update,
+     .validate_create = template_create,
      .validate_update = template_update},
-    {.group = G, .kind = "DeviceClass", .prepare_create = class_prepare_create,
-     .prepare_update = class_prepare_update, .validate_create = class_create, .validate_update = class_update},
-    {.group = G, .kind = "ResourceSlice", .prepare_create = bh_v_slice_prepare_create,
-     .prepare_update = bh_v_slice_prepare_update, .validate_create = bh_v_slice_create,
-     .validate_update = bh_v_slice_update, .warn = bh_v_slice_warn},
-    {.group = G, .kind = "DeviceTaintRule", .prepare_create = bh_v_rule_prepare_create,
-     .prepare_update = bh_v_rule_prepare_update, .validate_create = bh_v_rule_create,
+    {.group = G,
+     .kind = "DeviceClass",
+     .prepare_create = class_prepare_create,
+     .prepare_update = class_prepare_update,
+     .validate_create = class_create,
+     .validate_update = class_update},
+    {.group = G,
+     .kind = "ResourceSlice",
+     .prepare_create = bh_v_slice_prepare_create,
+     .prepare_update = bh_v_slice_prepare_update,
+     .validate_create = bh_v_slice_create,
+     .validate_update = bh_v_slice_update,
+     .warn = bh_v_slice_warn},
+    {.group = G,
+     .kind = "DeviceTaintRule",
+     .prepare_create = bh_v_rule_prepare_create,
+     .prepare_update = bh_v_rule_prepare_update,
+     .validate_create = bh_v_rule_create,
      .validate_update = bh_v_rule_update},
 };
 const size_t bh_rules_resource_n = BH_COUNT(bh_rules_resource);

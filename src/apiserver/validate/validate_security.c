@@ -3,11 +3,11 @@
 
 #include "base/buf.h"
 
-#define SYSCTL_BYTES_MAX 253u
+#define SYSCTL_BYTES_MAX    253u
 #define APP_ARMOR_BYTES_MAX 4095u /* PATH_MAX - 1 */
-#define GMSA_BYTES_MAX (64u << 10)
-#define WINDOWS_DOMAIN_MAX 256u
-#define WINDOWS_USER_MAX 104u
+#define GMSA_BYTES_MAX      (64u << 10)
+#define WINDOWS_DOMAIN_MAX  256u
+#define WINDOWS_USER_MAX    104u
 
 static void id_range(struct bh_field_errs *e, const struct bh_fpath *at, int64_t id)
 {
@@ -15,7 +15,8 @@ static void id_range(struct bh_field_errs *e, const struct bh_fpath *at, int64_t
         bh_fe_invalid_i64(e, at, id, "must be between 0 and 2147483647, inclusive");
 }
 
-void bh_v_seccomp(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_seccomp_profile *p)
+void bh_v_seccomp(struct bh_field_errs *e, const struct bh_fpath *at,
+                  const struct bh_core_v1_seccomp_profile *p)
 {
     const struct bh_fpath *local = BH_FP(at, "localhostProfile");
 
@@ -24,7 +25,8 @@ void bh_v_seccomp(struct bh_field_errs *e, const struct bh_fpath *at, const stru
     if (p->type.n == 0)
         bh_fe_required(e, BH_FP(at, "type"), "type is required when seccompProfile is set");
     else if (!BH_V_ONE_OF(p->type, "Localhost", "RuntimeDefault", "Unconfined"))
-        BH_V_NOT_SUPPORTED(e, BH_FP(at, "type"), p->type, "Localhost", "RuntimeDefault", "Unconfined");
+        BH_V_NOT_SUPPORTED(e, BH_FP(at, "type"), p->type, "Localhost", "RuntimeDefault",
+                           "Unconfined");
     if (!bh_str_eqc(p->type, "Localhost")) {
         if (p->has_localhost_profile)
             bh_fe_invalid_text(e, local, bh_v_go_json(e->a, &bh_core_v1_seccomp_profile_type, p),
@@ -36,7 +38,8 @@ void bh_v_seccomp(struct bh_field_errs *e, const struct bh_fpath *at, const stru
     }
 }
 
-void bh_v_app_armor(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_app_armor_profile *p)
+void bh_v_app_armor(struct bh_field_errs *e, const struct bh_fpath *at,
+                    const struct bh_core_v1_app_armor_profile *p)
 {
     const struct bh_fpath *local = BH_FP(at, "localhostProfile");
 
@@ -55,11 +58,13 @@ void bh_v_app_armor(struct bh_field_errs *e, const struct bh_fpath *at, const st
             bh_fe_too_long(e, local, APP_ARMOR_BYTES_MAX);
     } else if (BH_V_ONE_OF(p->type, "RuntimeDefault", "Unconfined")) {
         if (p->has_localhost_profile)
-            bh_fe_invalid(e, local, p->localhost_profile, "can only be set when AppArmor type is Localhost");
+            bh_fe_invalid(e, local, p->localhost_profile,
+                          "can only be set when AppArmor type is Localhost");
     } else if (p->type.n == 0) {
         bh_fe_required(e, BH_FP(at, "type"), "type is required when appArmorProfile is set");
     } else {
-        BH_V_NOT_SUPPORTED(e, BH_FP(at, "type"), p->type, "Localhost", "RuntimeDefault", "Unconfined");
+        BH_V_NOT_SUPPORTED(e, BH_FP(at, "type"), p->type, "Localhost", "RuntimeDefault",
+                           "Unconfined");
     }
 }
 
@@ -84,7 +89,8 @@ static bool only_dots_and_blanks(struct bh_str s)
 /* NetBIOS: up to 15 characters, none of the forbidden ones, no dot first; or a DNS name. */
 static bool windows_domain_ok(struct bh_str s)
 {
-    bool dns = s.n > 0, netbios = s.n > 0 && s.n <= 15 && s.p[0] != '.' && !any_of(s, "\\/:*?\"<>|");
+    bool dns = s.n > 0,
+         netbios = s.n > 0 && s.n <= 15 && s.p[0] != '.' && !any_of(s, "\\/:*?\"<>|");
 
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
@@ -115,19 +121,23 @@ static void windows_user(struct bh_field_errs *e, const struct bh_fpath *at, str
     if (bh_str_chr(name, '\\', 0) >= 0)
         domain = bh_str_cut(&user, '\\');
     if (domain.n >= WINDOWS_DOMAIN_MAX)
-        bh_fe_invalid(e, at, name, "runAsUserName's Domain length must be under %u characters", WINDOWS_DOMAIN_MAX);
+        bh_fe_invalid(e, at, name, "runAsUserName's Domain length must be under %u characters",
+                      WINDOWS_DOMAIN_MAX);
     if (domain.p && !windows_domain_ok(domain))
-        bh_fe_invalid(e, at, name, "runAsUserName's Domain doesn't match the NetBios nor the DNS format");
+        bh_fe_invalid(e, at, name,
+                      "runAsUserName's Domain doesn't match the NetBios nor the DNS format");
     if (user.n == 0)
         bh_fe_invalid(e, at, name, "runAsUserName's User cannot be empty");
     else if (user.n > WINDOWS_USER_MAX)
-        bh_fe_invalid(e, at, name, "runAsUserName's User length must not be longer than %u characters",
+        bh_fe_invalid(e, at, name,
+                      "runAsUserName's User length must not be longer than %u characters",
                       WINDOWS_USER_MAX);
     if (only_dots_and_blanks(user))
         bh_fe_invalid(e, at, name, "runAsUserName's User cannot contain only periods or spaces");
     if (any_of(user, "\"/\\:;|=,+*?<>@[]"))
-        bh_fe_invalid(e, at, name, "runAsUserName's User cannot contain the following characters: "
-                                   "\"/\\:;|=,+*?<>@[]");
+        bh_fe_invalid(e, at, name,
+                      "runAsUserName's User cannot contain the following characters: "
+                      "\"/\\:;|=,+*?<>@[]");
 }
 
 static void windows_options(struct bh_field_errs *e, const struct bh_fpath *at,
@@ -136,7 +146,8 @@ static void windows_options(struct bh_field_errs *e, const struct bh_fpath *at,
     if (!w)
         return;
     if (w->has_gmsa_credential_spec_name)
-        bh_v_check(e, BH_FP(at, "gmsaCredentialSpecName"), bh_check_dns1123_subdomain, w->gmsa_credential_spec_name);
+        bh_v_check(e, BH_FP(at, "gmsaCredentialSpecName"), bh_check_dns1123_subdomain,
+                   w->gmsa_credential_spec_name);
     if (w->has_gmsa_credential_spec && w->gmsa_credential_spec.n == 0)
         bh_fe_invalid(e, BH_FP(at, "gmsaCredentialSpec"), w->gmsa_credential_spec,
                       "gmsaCredentialSpec cannot be an empty string");
@@ -147,8 +158,8 @@ static void windows_options(struct bh_field_errs *e, const struct bh_fpath *at,
         windows_user(e, BH_FP(at, "runAsUserName"), w->run_as_user_name);
 }
 
-void bh_v_host_process(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_pod_spec *s,
-                       const struct bh_pod_opts *o)
+void bh_v_host_process(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_core_v1_pod_spec *s, const struct bh_pod_opts *o)
 {
     const struct bh_core_v1_windows_security_context_options *pod =
         s->security_context ? s->security_context->windows_options : NULL;
@@ -163,20 +174,23 @@ void bh_v_host_process(struct bh_field_errs *e, const struct bh_fpath *at, const
 
         all++;
         if (pod_set && set && pod_on != w->host_process)
-            bh_fe_invalid_bool(e,
-                               BH_FP(BH_FP(BH_FP(BH_FPI(BH_FPS(at, bh_s(bh_pod_list_name(it.list))), it.i),
-                                                 "securityContext"),
-                                           "windowsOptions"),
-                                     "hostProcess"),
-                               w->host_process, "pod hostProcess value must be identical if both are specified, was %s",
-                               pod_on ? "true" : "false");
+            bh_fe_invalid_bool(
+                e,
+                BH_FP(BH_FP(BH_FP(BH_FPI(BH_FPS(at, bh_s(bh_pod_list_name(it.list))), it.i),
+                                  "securityContext"),
+                            "windowsOptions"),
+                      "hostProcess"),
+                w->host_process,
+                "pod hostProcess value must be identical if both are specified, was %s",
+                pod_on ? "true" : "false");
         on += set ? w->host_process : pod_on;
     }
     if (on == 0)
         return;
     if (on != all)
         bh_fe_invalid(e, at, BH_S(""),
-                      "If pod contains any hostProcess containers then all containers must be HostProcess containers");
+                      "If pod contains any hostProcess containers then all containers must be "
+                      "HostProcess containers");
     if (!s->host_network)
         bh_fe_invalid_bool(e, BH_FP(at, "hostNetwork"), false,
                            "hostNetwork must be true if pod contains any hostProcess containers");
@@ -186,21 +200,25 @@ void bh_v_host_process(struct bh_field_errs *e, const struct bh_fpath *at, const
 
 /* ---- containers ---- */
 
-static void escalation(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_security_context *c)
+static void escalation(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_core_v1_security_context *c)
 {
     if (!c->has_allow_privilege_escalation || c->allow_privilege_escalation)
         return;
     if (c->has_privileged && c->privileged)
-        bh_fe_invalid_text(e, at, bh_v_go_json(e->a, &bh_core_v1_security_context_type, c),
-                           "cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
+        bh_fe_invalid_text(
+            e, at, bh_v_go_json(e->a, &bh_core_v1_security_context_type, c),
+            "cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
     for (size_t i = 0; c->capabilities && i < c->capabilities->add.n; i++)
         if (bh_str_eqc(c->capabilities->add.p[i], "CAP_SYS_ADMIN"))
             bh_fe_invalid_text(e, at, bh_v_go_json(e->a, &bh_core_v1_security_context_type, c),
-                               "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN");
+                               "cannot set `allowPrivilegeEscalation` to false and "
+                               "`capabilities.Add` CAP_SYS_ADMIN");
 }
 
 void bh_v_container_security(struct bh_field_errs *e, const struct bh_fpath *at,
-                             const struct bh_core_v1_security_context *c, bool host_users, const struct bh_pod_opts *o)
+                             const struct bh_core_v1_security_context *c, bool host_users,
+                             const struct bh_pod_opts *o)
 {
     const struct bh_fpath *proc = BH_FP(at, "procMount");
 
@@ -230,8 +248,8 @@ static bool sysctl_name_ok(struct bh_str s)
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
         bool word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-        bool edge = i == 0 || i + 1 == s.n || s.p[i - 1] == '.' || s.p[i - 1] == '/' || s.p[i + 1] == '.' ||
-                    s.p[i + 1] == '/';
+        bool edge = i == 0 || i + 1 == s.n || s.p[i - 1] == '.' || s.p[i - 1] == '/' ||
+                    s.p[i + 1] == '.' || s.p[i + 1] == '/';
 
         if (!word && (edge || (c != '-' && c != '_' && c != '.' && c != '/')))
             return false;
@@ -252,8 +270,8 @@ static bool in_ipc_namespace(struct bh_str s)
            bh_str_starts(s, BH_S("fs/mqueue/"));
 }
 
-static void sysctls(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_sysctl_vec *v,
-                    const struct bh_core_v1_pod_spec *s)
+static void sysctls(struct bh_field_errs *e, const struct bh_fpath *at,
+                    const struct bh_core_v1_sysctl_vec *v, const struct bh_core_v1_pod_spec *s)
 {
     for (size_t i = 0; i < v->n; i++) {
         struct bh_str name = v->p[i].name;
@@ -280,7 +298,8 @@ static void sysctls(struct bh_field_errs *e, const struct bh_fpath *at, const st
     }
 }
 
-void bh_v_pod_security(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_pod_spec *s)
+void bh_v_pod_security(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_core_v1_pod_spec *s)
 {
     const struct bh_core_v1_pod_security_context *c = s->security_context;
 
@@ -301,21 +320,26 @@ void bh_v_pod_security(struct bh_field_errs *e, const struct bh_fpath *at, const
         bh_fe_invalid_bool(e, BH_FP(at, "shareProcessNamespace"), true,
                            "ShareProcessNamespace and HostPID cannot both be enabled");
     sysctls(e, BH_FP(at, "sysctls"), &c->sysctls, s);
-    if (c->has_fs_group_change_policy && !BH_V_ONE_OF(c->fs_group_change_policy, "Always", "OnRootMismatch"))
+    if (c->has_fs_group_change_policy &&
+        !BH_V_ONE_OF(c->fs_group_change_policy, "Always", "OnRootMismatch"))
         BH_V_NOT_SUPPORTED(e, BH_FP(at, "fsGroupChangePolicy"), c->fs_group_change_policy, "Always",
                            "OnRootMismatch");
     bh_v_seccomp(e, BH_FP(at, "seccompProfile"), c->seccomp_profile);
     windows_options(e, BH_FP(at, "windowsOptions"), c->windows_options);
     bh_v_app_armor(e, BH_FP(at, "appArmorProfile"), c->app_armor_profile);
-    if (c->has_supplemental_groups_policy && !BH_V_ONE_OF(c->supplemental_groups_policy, "Merge", "Strict"))
-        BH_V_NOT_SUPPORTED(e, BH_FP(at, "supplementalGroupsPolicy"), c->supplemental_groups_policy, "Merge", "Strict");
+    if (c->has_supplemental_groups_policy &&
+        !BH_V_ONE_OF(c->supplemental_groups_policy, "Merge", "Strict"))
+        BH_V_NOT_SUPPORTED(e, BH_FP(at, "supplementalGroupsPolicy"), c->supplemental_groups_policy,
+                           "Merge", "Strict");
     if (c->has_se_linux_change_policy && !bh_str_eqc(c->se_linux_change_policy, "Recursive"))
-        BH_V_NOT_SUPPORTED(e, BH_FP(at, "seLinuxChangePolicy"), c->se_linux_change_policy, "Recursive");
+        BH_V_NOT_SUPPORTED(e, BH_FP(at, "seLinuxChangePolicy"), c->se_linux_change_policy,
+                           "Recursive");
 }
 
 /* ---- operating systems ---- */
 
-static void linux_pod(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_pod_spec *s)
+static void linux_pod(struct bh_field_errs *e, const struct bh_fpath *at,
+                      const struct bh_core_v1_pod_spec *s)
 {
     struct bh_pod_iter it = {.spec = s};
 
@@ -325,7 +349,8 @@ static void linux_pod(struct bh_field_errs *e, const struct bh_fpath *at, const 
     while (bh_pod_next(&it))
         if (it.c->security_context && it.c->security_context->windows_options)
             bh_fe_forbidden(e,
-                            BH_FP(BH_FP(BH_FPI(BH_FPS(at, bh_s(bh_pod_list_name(it.list))), it.i), "securityContext"),
+                            BH_FP(BH_FP(BH_FPI(BH_FPS(at, bh_s(bh_pod_list_name(it.list))), it.i),
+                                        "securityContext"),
                                   "windowsOptions"),
                             "windows options cannot be set for a linux pod");
 }
@@ -341,7 +366,8 @@ static void forbid(struct bh_field_errs *e, const struct bh_fpath *spec, const s
 {
     for (size_t i = 0; i < n; i++)
         if (f[i].set)
-            bh_fe_forbidden(e, BH_FPS(f[i].of_spec ? spec : sc, bh_s(f[i].name)), "cannot be set for a windows pod");
+            bh_fe_forbidden(e, BH_FPS(f[i].of_spec ? spec : sc, bh_s(f[i].name)),
+                            "cannot be set for a windows pod");
 }
 
 static void windows_container(struct bh_field_errs *e, const struct bh_fpath *at,
@@ -363,10 +389,12 @@ static void windows_container(struct bh_field_errs *e, const struct bh_fpath *at
     forbid(e, NULL, at, f, BH_COUNT(f));
 }
 
-static void windows_pod(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_pod_spec *s)
+static void windows_pod(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_core_v1_pod_spec *s)
 {
     static const struct bh_core_v1_pod_security_context none;
-    const struct bh_core_v1_pod_security_context *c = s->security_context ? s->security_context : &none;
+    const struct bh_core_v1_pod_security_context *c =
+        s->security_context ? s->security_context : &none;
     const struct forbidden f[] = {
         {c->app_armor_profile != NULL, "appArmorProfile", false},
         {c->se_linux_options != NULL, "seLinuxOptions", false},
@@ -390,11 +418,13 @@ static void windows_pod(struct bh_field_errs *e, const struct bh_fpath *at, cons
     while (bh_pod_next(&it))
         if (it.c->security_context)
             windows_container(
-                e, BH_FP(BH_FPI(BH_FPS(at, bh_s(bh_pod_list_name(it.list))), it.i), "securityContext"),
+                e,
+                BH_FP(BH_FPI(BH_FPS(at, bh_s(bh_pod_list_name(it.list))), it.i), "securityContext"),
                 it.c->security_context);
 }
 
-void bh_v_pod_os(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_pod_spec *s)
+void bh_v_pod_os(struct bh_field_errs *e, const struct bh_fpath *at,
+                 const struct bh_core_v1_pod_spec *s)
 {
     if (s->os->name.n == 0)
         bh_fe_required(e, BH_FP(BH_FP(at, "os"), "name"), NULL);

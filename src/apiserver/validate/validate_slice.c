@@ -5,17 +5,18 @@
 #include "base/buf.h"
 #include "data/codec.h"
 
-#define DEVICES_MAX 128u
+#define DEVICES_MAX          128u
 #define DEVICES_ADVANCED_MAX 64u /* when any device has taints, counters or list attributes */
-#define ENTRIES_MAX 32u          /* attributes and capacities of a device together */
-#define VALUES_MAX 48u           /* attribute values of a device */
-#define VALUE_BYTES_MAX 64u
-#define TAINTS_MAX 16u
-#define COUNTER_SETS_MAX 8u
-#define COUNTERS_MAX 32u
-#define CONSUMED_SETS_MAX 2u
-#define POLICY_VALUES_MAX 10u
-#define KEY_SHOWN_MAX (63u + 1u + 32u) /* longer attribute and capacity keys are shortened in paths */
+#define ENTRIES_MAX          32u /* attributes and capacities of a device together */
+#define VALUES_MAX           48u /* attribute values of a device */
+#define VALUE_BYTES_MAX      64u
+#define TAINTS_MAX           16u
+#define COUNTER_SETS_MAX     8u
+#define COUNTERS_MAX         32u
+#define CONSUMED_SETS_MAX    2u
+#define POLICY_VALUES_MAX    10u
+#define KEY_SHOWN_MAX                                                                              \
+    (63u + 1u + 32u) /* longer attribute and capacity keys are shortened in paths */
 #define COUNTER_SHOWN_MAX 63u
 
 /* A map key in a path, shortened in the middle. */
@@ -26,7 +27,8 @@ static struct bh_str shown_key(struct bh_arena *a, struct bh_str key, size_t max
     if (key.n <= max)
         return key;
     rest = max - 3;
-    return bh_str_fmt(a, "%.*s...%.*s", (int)((rest + 1) / 2), key.p, (int)(rest / 2), key.p + key.n - rest / 2);
+    return bh_str_fmt(a, "%.*s...%.*s", (int)((rest + 1) / 2), key.p, (int)(rest / 2),
+                      key.p + key.n - rest / 2);
 }
 
 static struct bh_str qty_text(struct bh_arena *a, struct bh_str q)
@@ -37,29 +39,32 @@ static struct bh_str qty_text(struct bh_arena *a, struct bh_str q)
 
 /* ---- request policies ---- */
 
-static void policy_values(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str capacity,
-                          struct bh_str def, const struct bh_str_vec *v)
+static void policy_values(struct bh_field_errs *e, const struct bh_fpath *at,
+                          struct bh_str capacity, struct bh_str def, const struct bh_str_vec *v)
 {
     struct bh_quantity max = bh_v_qty(capacity), d = bh_v_qty(def);
     bool found = false;
 
     for (size_t i = 0; i + 1 < v->n; i++)
         if (bh_quantity_cmp(bh_v_qty(v->p[i]), bh_v_qty(v->p[i + 1])) > 0)
-            bh_fe_invalid(e, BH_FPI(at, i + 1), v->p[i + 1], "values must be sorted in ascending order");
+            bh_fe_invalid(e, BH_FPI(at, i + 1), v->p[i + 1],
+                          "values must be sorted in ascending order");
     if (bh_v_size(e, at, v->n, POLICY_VALUES_MAX)) {
         for (size_t i = 0; i < v->n; i++) {
             struct bh_quantity q = bh_v_qty(v->p[i]);
 
             if (bh_quantity_cmp(q, max) > 0)
-                bh_fe_invalid(e, BH_FPI(at, i), v->p[i], "option is larger than capacity value: %.*s",
+                bh_fe_invalid(e, BH_FPI(at, i), v->p[i],
+                              "option is larger than capacity value: %.*s",
                               BH_SF(qty_text(e->a, capacity)));
             found = found || bh_quantity_cmp(q, d) == 0;
         }
         for (size_t i = 0; i < v->n; i++)
             for (size_t k = 0; k < i; k++)
                 if (bh_quantity_value(bh_v_qty(v->p[k])) == bh_quantity_value(bh_v_qty(v->p[i]))) {
-                    bh_fe_duplicate(e, BH_FPI(at, i),
-                                    bh_str_fmt(e->a, "%lld", (long long)bh_quantity_value(bh_v_qty(v->p[i]))));
+                    bh_fe_duplicate(
+                        e, BH_FPI(at, i),
+                        bh_str_fmt(e->a, "%lld", (long long)bh_quantity_value(bh_v_qty(v->p[i]))));
                     break;
                 }
     }
@@ -67,22 +72,25 @@ static void policy_values(struct bh_field_errs *e, const struct bh_fpath *at, st
         bh_fe_invalid(e, at, def, "default value is not valid according to the requestPolicy");
 }
 
-/* Whole numbers, as upstream: fractions are rounded up first. A step of zero, which upstream divides by, is refused. */
-static void policy_step(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str value, struct bh_str min,
-                        struct bh_str step)
+/* Whole numbers, as upstream: fractions are rounded up first. A step of zero, which upstream
+ * divides by, is refused. */
+static void policy_step(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str value,
+                        struct bh_str min, struct bh_str step)
 {
     int64_t s = bh_quantity_value(bh_v_qty(step));
     __int128 off = (__int128)bh_quantity_value(bh_v_qty(value)) - bh_quantity_value(bh_v_qty(min));
 
     if (s == 0 || off % s != 0)
-        bh_fe_invalid(e, at, value, "value is not a multiple of a given step (%.*s) from (%.*s)", BH_SF(step),
-                      BH_SF(min));
+        bh_fe_invalid(e, at, value, "value is not a multiple of a given step (%.*s) from (%.*s)",
+                      BH_SF(step), BH_SF(min));
 }
 
-static void policy_range(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str capacity, struct bh_str def,
+static void policy_range(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str capacity,
+                         struct bh_str def,
                          const struct bh_resource_v1_capacity_request_policy_range *r)
 {
-    const struct bh_fpath *min_at = BH_FP(at, "min"), *max_at = BH_FP(at, "max"), *step_at = BH_FP(at, "step");
+    const struct bh_fpath *min_at = BH_FP(at, "min"), *max_at = BH_FP(at, "max"),
+                          *step_at = BH_FP(at, "step");
     struct bh_quantity max = bh_v_qty(capacity), d = bh_v_qty(def), lo, hi, one;
 
     if (!r->has_min) {
@@ -91,7 +99,8 @@ static void policy_range(struct bh_field_errs *e, const struct bh_fpath *at, str
     }
     lo = bh_v_qty(r->min);
     if (bh_quantity_cmp(lo, max) > 0)
-        bh_fe_invalid(e, min_at, r->min, "min is larger than capacity value: %.*s", BH_SF(qty_text(e->a, capacity)));
+        bh_fe_invalid(e, min_at, r->min, "min is larger than capacity value: %.*s",
+                      BH_SF(qty_text(e->a, capacity)));
     if (bh_quantity_cmp(d, lo) < 0)
         bh_fe_invalid(e, min_at, def, "default is less than min: %.*s", BH_SF(r->min));
     if (r->has_max) {
@@ -115,12 +124,14 @@ static void policy_range(struct bh_field_errs *e, const struct bh_fpath *at, str
         policy_step(e, step_at, r->max, r->min, r->step);
 }
 
-static void request_policy(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str capacity,
+static void request_policy(struct bh_field_errs *e, const struct bh_fpath *at,
+                           struct bh_str capacity,
                            const struct bh_resource_v1_capacity_request_policy *p)
 {
     if (p->valid_values.n && p->valid_range)
         bh_fe_forbidden(e, at,
-                        "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the "
+                        "exactly one policy can be specified, cannot specify \"validValues\" and "
+                        "\"validRange\" at the "
                         "same time");
     else if (p->valid_values.n && !p->has_default)
         bh_fe_required(e, BH_FP(at, "default"), "required when validValues is defined");
@@ -132,14 +143,16 @@ static void request_policy(struct bh_field_errs *e, const struct bh_fpath *at, s
         policy_range(e, BH_FP(at, "validRange"), capacity, p->default_, p->valid_range);
 }
 
-static void capacities(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_resource_v1_device *d)
+static void capacities(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_resource_v1_device *d)
 {
     bool multiple = d->has_allow_multiple_allocations && d->allow_multiple_allocations;
 
     for (size_t i = 0; i < d->capacity.n; i++) {
         struct bh_str key = d->capacity.p[i].key;
         const struct bh_resource_v1_device_capacity *c = &d->capacity.p[i].value;
-        const struct bh_fpath *policy = BH_FP(BH_FPK(at, shown_key(e->a, key, KEY_SHOWN_MAX)), "requestPolicy");
+        const struct bh_fpath *policy =
+            BH_FP(BH_FPK(at, shown_key(e->a, key, KEY_SHOWN_MAX)), "requestPolicy");
 
         bh_v_qualified_key(e, at, key);
         if (c->request_policy && multiple)
@@ -167,16 +180,19 @@ static void version_value(struct bh_field_errs *e, const struct bh_fpath *at, st
 }
 
 /* 1 when the list is there; an empty one is an error. */
-static unsigned list_value(struct bh_field_errs *e, const struct bh_fpath *at, const void *p, size_t n)
+static unsigned list_value(struct bh_field_errs *e, const struct bh_fpath *at, const void *p,
+                           size_t n)
 {
     if (p && n == 0)
         bh_fe_invalid_text(e, at, BH_S("[]"), "must not be empty if specified");
     return p != NULL;
 }
 
-static void attribute(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_resource_v1_device_attribute *v)
+static void attribute(struct bh_field_errs *e, const struct bh_fpath *at,
+                      const struct bh_resource_v1_device_attribute *v)
 {
-    unsigned n = (unsigned)v->has_bool + (unsigned)v->has_int + (unsigned)v->has_string + (unsigned)v->has_version;
+    unsigned n = (unsigned)v->has_bool + (unsigned)v->has_int + (unsigned)v->has_string +
+                 (unsigned)v->has_version;
 
     if (v->has_string)
         string_value(e, BH_FP(at, "string"), v->string);
@@ -212,7 +228,8 @@ static size_t value_count(const struct bh_resource_v1_device *d)
 
 /* ---- counters ---- */
 
-static void counters(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_resource_v1_counter_map *m)
+static void counters(struct bh_field_errs *e, const struct bh_fpath *at,
+                     const struct bh_resource_v1_counter_map *m)
 {
     if (m->n == 0) {
         bh_fe_required(e, at, NULL);
@@ -289,15 +306,16 @@ static struct bh_str chosen_text(struct chosen *c)
     return bh_buf_str(&c->text);
 }
 
-static void device_place(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_resource_v1_device *d,
-                         bool per_device)
+static void device_place(struct bh_field_errs *e, const struct bh_fpath *at,
+                         const struct bh_resource_v1_device *d, bool per_device)
 {
     struct chosen c = {.text = {.max = 256}};
 
     if (!per_device) {
         if (d->has_node_name || d->node_selector || d->has_all_nodes)
             bh_fe_invalid_text(e, at, BH_S("null"),
-                               "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` "
+                               "`nodeName`, `nodeSelector` and `allNodes` can only be set if "
+                               "`perDeviceNodeSelection` "
                                "is set to true in the ResourceSlice spec");
         return;
     }
@@ -315,8 +333,9 @@ static void device_place(struct bh_field_errs *e, const struct bh_fpath *at, con
         choose(&c, "allNodes");
     else if (d->has_all_nodes)
         bh_fe_invalid_bool(e, BH_FP(at, "allNodes"), false, "must be either unset or set to true");
-#define ONE_PLACE                                                                                                      \
-    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to "    \
+#define ONE_PLACE                                                                                  \
+    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when "                   \
+    "`perDeviceNodeSelection` is set to "                                                          \
     "true in the ResourceSlice spec"
     if (c.n == 0)
         bh_fe_required(e, at, ONE_PLACE);
@@ -334,7 +353,8 @@ static void slice_place(struct bh_field_errs *e, const struct bh_fpath *at,
         choose(&c, "nodeName");
         bh_v_check(e, BH_FP(at, "nodeName"), bh_v_node_name, s->node_name);
     } else if (s->has_node_name) {
-        bh_fe_invalid(e, BH_FP(at, "nodeName"), s->node_name, "must be either unset or set to a non-empty string");
+        bh_fe_invalid(e, BH_FP(at, "nodeName"), s->node_name,
+                      "must be either unset or set to a non-empty string");
     }
     if (s->node_selector) {
         const struct bh_fpath *nsat = BH_FP(at, "nodeSelector");
@@ -354,8 +374,10 @@ static void slice_place(struct bh_field_errs *e, const struct bh_fpath *at,
     if (s->has_per_device_node_selection && s->per_device_node_selection)
         choose(&c, "perDeviceNodeSelection");
     else if (s->has_per_device_node_selection)
-        bh_fe_invalid_bool(e, BH_FP(at, "perDeviceNodeSelection"), false, "must be either unset or set to true");
-#define SLICE_PLACE "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+        bh_fe_invalid_bool(e, BH_FP(at, "perDeviceNodeSelection"), false,
+                           "must be either unset or set to true");
+#define SLICE_PLACE                                                                                \
+    "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
     if (c.n == 0)
         bh_fe_required(e, at, SLICE_PLACE);
     else if (c.n > 1)
@@ -365,7 +387,8 @@ static void slice_place(struct bh_field_errs *e, const struct bh_fpath *at,
 
 /* ---- devices ---- */
 
-static void mappings(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_resource_v1_device *d)
+static void mappings(struct bh_field_errs *e, const struct bh_fpath *at,
+                     const struct bh_resource_v1_device *d)
 {
     for (size_t i = 0; i < d->node_allocatable_resource_mappings.n; i++) {
         struct bh_str name = d->node_allocatable_resource_mappings.p[i].key;
@@ -377,11 +400,14 @@ static void mappings(struct bh_field_errs *e, const struct bh_fpath *at, const s
         if (!bh_v_is_native_resource(name))
             bh_fe_invalid(e, key, name, "must be a node allocatable resource name");
         if (!m->has_allocation_multiplier && !m->has_capacity_key) {
-            bh_fe_invalid(e, key, BH_S(""), "at least one of allocationMultiplier or capacityKey must be set");
+            bh_fe_invalid(e, key, BH_S(""),
+                          "at least one of allocationMultiplier or capacityKey must be set");
             continue;
         }
-        if (m->has_allocation_multiplier && bh_quantity_sign(bh_v_qty(m->allocation_multiplier)) <= 0)
-            bh_fe_invalid(e, BH_FP(key, "allocationMultiplier"), m->allocation_multiplier, "must be positive");
+        if (m->has_allocation_multiplier &&
+            bh_quantity_sign(bh_v_qty(m->allocation_multiplier)) <= 0)
+            bh_fe_invalid(e, BH_FP(key, "allocationMultiplier"), m->allocation_multiplier,
+                          "must be positive");
         if (!m->has_capacity_key)
             continue;
         for (size_t k = 0; k < d->capacity.n && !known; k++)
@@ -393,7 +419,8 @@ static void mappings(struct bh_field_errs *e, const struct bh_fpath *at, const s
     }
 }
 
-static bool same_taints(const struct bh_resource_v1_device *x, const struct bh_resource_v1_device *y)
+static bool same_taints(const struct bh_resource_v1_device *x,
+                        const struct bh_resource_v1_device *y)
 {
     if (!y || x->taints.n != y->taints.n)
         return false;
@@ -403,7 +430,8 @@ static bool same_taints(const struct bh_resource_v1_device *x, const struct bh_r
     return true;
 }
 
-static void taints(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_resource_v1_device_taint_vec *v)
+static void taints(struct bh_field_errs *e, const struct bh_fpath *at,
+                   const struct bh_resource_v1_device_taint_vec *v)
 {
     if (!bh_v_size(e, at, v->n, TAINTS_MAX))
         return;
@@ -411,23 +439,27 @@ static void taints(struct bh_field_errs *e, const struct bh_fpath *at, const str
         bh_v_device_taint(e, BH_FPI(at, i), v->p[i].key, v->p[i].value, v->p[i].effect, true);
 }
 
-static void device(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_resource_v1_device *d,
-                   const struct bh_resource_v1_device *old, bool per_device)
+static void device(struct bh_field_errs *e, const struct bh_fpath *at,
+                   const struct bh_resource_v1_device *d, const struct bh_resource_v1_device *old,
+                   bool per_device)
 {
     const struct bh_fpath *attributes = BH_FP(at, "attributes");
     size_t entries = d->attributes.n + d->capacity.n, values = value_count(d);
 
     bh_v_check(e, BH_FP(at, "name"), bh_check_dns1123_label, d->name);
     if (entries > ENTRIES_MAX)
-        bh_fe_invalid_i64(e, at, (int64_t)entries, "the total number of attributes and capacities must not exceed %u",
+        bh_fe_invalid_i64(e, at, (int64_t)entries,
+                          "the total number of attributes and capacities must not exceed %u",
                           ENTRIES_MAX);
     if (values > VALUES_MAX)
-        bh_fe_invalid_i64(e, at, (int64_t)values, "the total number of attribute values must not exceed %u", VALUES_MAX);
+        bh_fe_invalid_i64(e, at, (int64_t)values,
+                          "the total number of attribute values must not exceed %u", VALUES_MAX);
     for (size_t i = 0; i < d->attributes.n; i++) {
         struct bh_str key = d->attributes.p[i].key;
 
         bh_v_qualified_key(e, attributes, key);
-        attribute(e, BH_FPK(attributes, shown_key(e->a, key, KEY_SHOWN_MAX)), &d->attributes.p[i].value);
+        attribute(e, BH_FPK(attributes, shown_key(e->a, key, KEY_SHOWN_MAX)),
+                  &d->attributes.p[i].value);
     }
     capacities(e, BH_FP(at, "capacity"), d);
     if (!same_taints(d, old))
@@ -455,8 +487,8 @@ static bool advanced(const struct bh_resource_v1_resource_slice_spec *s)
     return false;
 }
 
-static const struct bh_resource_v1_device *find_device(const struct bh_resource_v1_resource_slice_spec *s,
-                                                       struct bh_str name)
+static const struct bh_resource_v1_device *
+find_device(const struct bh_resource_v1_resource_slice_spec *s, struct bh_str name)
 {
     for (size_t i = 0; s && i < s->devices.n; i++)
         if (bh_str_eq(s->devices.p[i].name, name))
@@ -485,13 +517,16 @@ static void devices(struct bh_field_errs *e, const struct bh_fpath *at,
 
 /* ---- slices ---- */
 
-static void pool(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_resource_v1_resource_pool *p)
+static void pool(struct bh_field_errs *e, const struct bh_fpath *at,
+                 const struct bh_resource_v1_resource_pool *p)
 {
     bh_v_pool_name(e, BH_FP(at, "name"), p->name);
     if (p->resource_slice_count <= 0)
-        bh_fe_invalid_i64(e, BH_FP(at, "resourceSliceCount"), p->resource_slice_count, "must be greater than zero");
+        bh_fe_invalid_i64(e, BH_FP(at, "resourceSliceCount"), p->resource_slice_count,
+                          "must be greater than zero");
     if (p->generation < 0)
-        bh_fe_invalid_i64(e, BH_FP(at, "generation"), p->generation, "must be greater than or equal to zero");
+        bh_fe_invalid_i64(e, BH_FP(at, "generation"), p->generation,
+                          "must be greater than or equal to zero");
 }
 
 static void slice_immutable(struct bh_field_errs *e, const struct bh_fpath *at,
@@ -529,12 +564,13 @@ void bh_v_slice_create(const struct bh_rules_env *env, const void *obj, struct b
     const struct bh_resource_v1_resource_slice *s = obj;
 
     (void)env;
-    bh_v_meta(e, BH_FP(NULL, "metadata"), &s->metadata, false, bh_check_dns1123_subdomain, BH_VM_KUBE);
+    bh_v_meta(e, BH_FP(NULL, "metadata"), &s->metadata, false, bh_check_dns1123_subdomain,
+              BH_VM_KUBE);
     slice_spec(e, &s->spec, NULL);
 }
 
-void bh_v_slice_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                       struct bh_field_errs *e)
+void bh_v_slice_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                       const void *prev, struct bh_field_errs *e)
 {
     const struct bh_resource_v1_resource_slice *s = obj, *old = prev;
 
@@ -556,10 +592,12 @@ void bh_v_slice_prepare_create(const struct bh_rules_env *env, void *obj)
     struct bh_resource_v1_resource_slice *s = obj;
 
     s->metadata.generation = 1;
-    bh_msg_drop_gated(&bh_resource_v1_resource_slice_spec_type, &s->spec, NULL, gate_on, (void *)(uintptr_t)env);
+    bh_msg_drop_gated(&bh_resource_v1_resource_slice_spec_type, &s->spec, NULL, gate_on,
+                      (void *)(uintptr_t)env);
 }
 
-void bh_v_slice_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj, const void *prev)
+void bh_v_slice_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                               const void *prev)
 {
     struct bh_resource_v1_resource_slice *s = obj;
     const struct bh_resource_v1_resource_slice *old = prev;
@@ -572,8 +610,8 @@ void bh_v_slice_prepare_update(const struct bh_rules_env *env, struct bh_str sub
                       (void *)(uintptr_t)env);
 }
 
-void bh_v_slice_warn(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *old,
-                     struct bh_str_vec *out)
+void bh_v_slice_warn(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                     const void *old, struct bh_str_vec *out)
 {
     const struct bh_resource_v1_resource_slice *s = obj;
     struct bh_buf b = {.max = 4096};
@@ -583,14 +621,16 @@ void bh_v_slice_warn(const struct bh_rules_env *env, struct bh_str sub, const vo
     if (bh_str_eq(s->spec.driver, bh_v_lower(env->a, s->spec.driver)))
         return;
     bh_go_quote(&b, s->spec.driver);
-    bh_v_warn(env, out, "spec.driver: driver names should be lowercase; %.*s contains uppercase characters",
+    bh_v_warn(env, out,
+              "spec.driver: driver names should be lowercase; %.*s contains uppercase characters",
               BH_SF(bh_buf_str(&b)));
     bh_buf_done(&b);
 }
 
 /* ---- taint rules ---- */
 
-static void rule_spec(struct bh_field_errs *e, const struct bh_resource_v1beta2_device_taint_rule_spec *s,
+static void rule_spec(struct bh_field_errs *e,
+                      const struct bh_resource_v1beta2_device_taint_rule_spec *s,
                       const struct bh_resource_v1beta2_device_taint_rule_spec *old)
 {
     const struct bh_fpath *at = BH_FP(NULL, "spec"), *sel = BH_FP(at, "deviceSelector");
@@ -611,12 +651,13 @@ void bh_v_rule_create(const struct bh_rules_env *env, const void *obj, struct bh
     const struct bh_resource_v1beta2_device_taint_rule *r = obj;
 
     (void)env;
-    bh_v_meta(e, BH_FP(NULL, "metadata"), &r->metadata, false, bh_check_dns1123_subdomain, BH_VM_KUBE);
+    bh_v_meta(e, BH_FP(NULL, "metadata"), &r->metadata, false, bh_check_dns1123_subdomain,
+              BH_VM_KUBE);
     rule_spec(e, &r->spec, NULL);
 }
 
-void bh_v_rule_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj, const void *prev,
-                      struct bh_field_errs *e)
+void bh_v_rule_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                      const void *prev, struct bh_field_errs *e)
 {
     const struct bh_resource_v1beta2_device_taint_rule *r = obj, *old = prev;
     const struct bh_fpath *conditions = BH_FP(BH_FP(NULL, "status"), "conditions");
@@ -641,7 +682,8 @@ void bh_v_rule_prepare_create(const struct bh_rules_env *env, void *obj)
     r->metadata.generation = 1;
 }
 
-void bh_v_rule_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj, const void *prev)
+void bh_v_rule_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                              const void *prev)
 {
     struct bh_resource_v1beta2_device_taint_rule *r = obj;
     const struct bh_resource_v1beta2_device_taint_rule *old = prev;

@@ -6,9 +6,10 @@
 
 #define TOKEN_SECONDS_MIN 600
 #define TOKEN_SECONDS_MAX ((int64_t)1 << 32)
-#define MODE_DETAIL "must be a number between 0 and 0777 (octal), both inclusive"
+#define MODE_DETAIL       "must be a number between 0 and 0777 (octal), both inclusive"
 
-static void required(struct bh_field_errs *e, const struct bh_fpath *at, const char *name, struct bh_str v)
+static void required(struct bh_field_errs *e, const struct bh_fpath *at, const char *name,
+                     struct bh_str v)
 {
     if (v.n == 0)
         bh_fe_required(e, BH_FPS(at, bh_s(name)), NULL);
@@ -40,7 +41,8 @@ static void local_path(struct bh_field_errs *e, const struct bh_fpath *at, struc
         bh_fe_invalid(e, at, path, "must not start with '..'");
 }
 
-static void key_to_path(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_key_to_path *k)
+static void key_to_path(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_core_v1_key_to_path *k)
 {
     required(e, at, "key", k->key);
     required(e, at, "path", k->path);
@@ -48,7 +50,8 @@ static void key_to_path(struct bh_field_errs *e, const struct bh_fpath *at, cons
     mode(e, BH_FP(at, "mode"), k->has_mode, k->mode);
 }
 
-static void items(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_key_to_path_vec *v)
+static void items(struct bh_field_errs *e, const struct bh_fpath *at,
+                  const struct bh_core_v1_key_to_path_vec *v)
 {
     for (size_t i = 0; i < v->n; i++)
         key_to_path(e, BH_FPI(BH_FP(at, "items"), i), &v->p[i]);
@@ -62,7 +65,8 @@ static void downward_file(struct bh_field_errs *e, const struct bh_fpath *at,
     if (f->field_ref) {
         bh_v_object_field(e, BH_FP(at, "fieldRef"), f->field_ref, true);
         if (f->resource_field_ref)
-            bh_fe_invalid(e, at, BH_S("resource"), "fieldRef and resourceFieldRef can not be specified simultaneously");
+            bh_fe_invalid(e, at, BH_S("resource"),
+                          "fieldRef and resourceFieldRef can not be specified simultaneously");
     } else if (f->resource_field_ref) {
         bh_v_resource_field(e, BH_FP(at, "resourceFieldRef"), f->resource_field_ref, true);
     } else {
@@ -77,8 +81,8 @@ struct paths_seen {
     struct bh_str_map m;
 };
 
-static void one_path(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str path, struct bh_str shown,
-                     struct paths_seen *seen)
+static void one_path(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str path,
+                     struct bh_str shown, struct paths_seen *seen)
 {
     if (path.n == 0)
         return;
@@ -88,8 +92,9 @@ static void one_path(struct bh_field_errs *e, const struct bh_fpath *at, struct 
         bh_str_map_put(e->a, &seen->m, path, BH_S(""));
 }
 
-static void projected_keys(struct bh_field_errs *e, const struct bh_fpath *volume, const struct bh_fpath *at,
-                           struct bh_str name, const struct bh_core_v1_key_to_path_vec *v, struct paths_seen *seen)
+static void projected_keys(struct bh_field_errs *e, const struct bh_fpath *volume,
+                           const struct bh_fpath *at, struct bh_str name,
+                           const struct bh_core_v1_key_to_path_vec *v, struct paths_seen *seen)
 {
     required(e, at, "name", name);
     for (size_t i = 0; i < v->n; i++) {
@@ -99,7 +104,8 @@ static void projected_keys(struct bh_field_errs *e, const struct bh_fpath *volum
 }
 
 /* The path of a token stands at the volume, as upstream has it. */
-static void projected_token(struct bh_field_errs *e, const struct bh_fpath *volume, const struct bh_fpath *at,
+static void projected_token(struct bh_field_errs *e, const struct bh_fpath *volume,
+                            const struct bh_fpath *at,
                             const struct bh_core_v1_service_account_token_projection *t)
 {
     const struct bh_fpath *seconds = BH_FP(at, "expirationSeconds");
@@ -115,11 +121,14 @@ static void projected_token(struct bh_field_errs *e, const struct bh_fpath *volu
         local_path(e, BH_FP(volume, "path"), t->path);
 }
 
-static void trust_bundle(struct bh_field_errs *e, const struct bh_fpath *volume, const struct bh_fpath *at,
-                         const struct bh_core_v1_cluster_trust_bundle_projection *t, struct paths_seen *seen)
+static void trust_bundle(struct bh_field_errs *e, const struct bh_fpath *volume,
+                         const struct bh_fpath *at,
+                         const struct bh_core_v1_cluster_trust_bundle_projection *t,
+                         struct paths_seen *seen)
 {
     if (t->has_name && t->has_signer_name)
-        bh_fe_invalid_text(e, at, bh_v_go_json(e->a, &bh_core_v1_cluster_trust_bundle_projection_type, t),
+        bh_fe_invalid_text(e, at,
+                           bh_v_go_json(e->a, &bh_core_v1_cluster_trust_bundle_projection_type, t),
                            "only one of name and signerName may be used");
     else if (t->has_name && t->name.n == 0)
         bh_fe_required(e, BH_FP(at, "name"), "must be a valid object name");
@@ -138,25 +147,28 @@ static void trust_bundle(struct bh_field_errs *e, const struct bh_fpath *volume,
     one_path(e, volume, t->path, t->path, seen);
 }
 
-static void projection(struct bh_field_errs *e, const struct bh_fpath *volume, const struct bh_fpath *at,
-                       const struct bh_core_v1_volume_projection *p, struct paths_seen *seen)
+static void projection(struct bh_field_errs *e, const struct bh_fpath *volume,
+                       const struct bh_fpath *at, const struct bh_core_v1_volume_projection *p,
+                       struct paths_seen *seen)
 {
     unsigned n = 0;
 
     if (p->secret) {
         n++;
-        projected_keys(e, volume, BH_FP(at, "secret"), p->secret->local_object_reference.name, &p->secret->items, seen);
+        projected_keys(e, volume, BH_FP(at, "secret"), p->secret->local_object_reference.name,
+                       &p->secret->items, seen);
     }
     if (p->config_map) {
         n++;
-        projected_keys(e, volume, BH_FP(at, "configMap"), p->config_map->local_object_reference.name,
-                       &p->config_map->items, seen);
+        projected_keys(e, volume, BH_FP(at, "configMap"),
+                       p->config_map->local_object_reference.name, &p->config_map->items, seen);
     }
     if (p->downward_api) {
         n++;
         for (size_t i = 0; i < p->downward_api->items.n; i++) {
             downward_file(e, BH_FP(at, "downwardAPI"), &p->downward_api->items.p[i]);
-            one_path(e, volume, p->downward_api->items.p[i].path, p->downward_api->items.p[i].path, seen);
+            one_path(e, volume, p->downward_api->items.p[i].path, p->downward_api->items.p[i].path,
+                     seen);
         }
     }
     if (p->service_account_token) {
@@ -173,15 +185,18 @@ static void projection(struct bh_field_errs *e, const struct bh_fpath *volume, c
 
 /* ---- claims ---- */
 
-static void access_modes(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_str_vec *v)
+static void access_modes(struct bh_field_errs *e, const struct bh_fpath *at,
+                         const struct bh_str_vec *v)
 {
     bool one_pod = false, other = false;
 
     for (size_t i = 0; i < v->n; i++) {
-        bool known = BH_V_ONE_OF(v->p[i], "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod");
+        bool known = BH_V_ONE_OF(v->p[i], "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce",
+                                 "ReadWriteOncePod");
 
         if (!known)
-            BH_V_NOT_SUPPORTED(e, at, v->p[i], "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod");
+            BH_V_NOT_SUPPORTED(e, at, v->p[i], "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce",
+                               "ReadWriteOncePod");
         if (bh_str_eqc(v->p[i], "ReadWriteOncePod"))
             one_pod = true;
         else
@@ -191,13 +206,14 @@ static void access_modes(struct bh_field_errs *e, const struct bh_fpath *at, con
         bh_fe_forbidden(e, at, "may not use ReadWriteOncePod with other access modes");
 }
 
-static void data_source(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name, struct bh_str kind,
-                        struct bh_str group)
+static void data_source(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name,
+                        struct bh_str kind, struct bh_str group)
 {
     required(e, at, "name", name);
     required(e, at, "kind", kind);
     if (group.n == 0 && !bh_str_eqc(kind, "PersistentVolumeClaim"))
-        bh_fe_invalid(e, at, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
+        bh_fe_invalid(e, at, kind,
+                      "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
     if (group.n)
         bh_v_check(e, BH_FP(at, "apiGroup"), bh_check_dns1123_subdomain, group);
 }
@@ -210,16 +226,19 @@ static void data_sources(struct bh_field_errs *e, const struct bh_fpath *at,
     const struct bh_fpath *rat = BH_FP(at, "dataSourceRef");
 
     if (d)
-        data_source(e, BH_FP(at, "dataSource"), d->name, d->kind, d->has_api_group ? d->api_group : BH_S(""));
+        data_source(e, BH_FP(at, "dataSource"), d->name, d->kind,
+                    d->has_api_group ? d->api_group : BH_S(""));
     if (r)
         data_source(e, rat, r->name, r->kind, r->has_api_group ? r->api_group : BH_S(""));
     if (r && r->has_namespace && r->namespace.n) {
         bh_v_check(e, BH_FP(rat, "namespace"), bh_check_dns1123_label, r->namespace);
         if (d)
-            bh_fe_invalid_text(e, at, BH_S("{}"), "may not be specified when dataSourceRef.namespace is specified");
+            bh_fe_invalid_text(e, at, BH_S("{}"),
+                               "may not be specified when dataSourceRef.namespace is specified");
     } else if (d && r &&
                !(bh_str_eq(d->name, r->name) && bh_str_eq(d->kind, r->kind) &&
-                 bh_str_eq(d->has_api_group ? d->api_group : BH_S(""), r->has_api_group ? r->api_group : BH_S("")))) {
+                 bh_str_eq(d->has_api_group ? d->api_group : BH_S(""),
+                           r->has_api_group ? r->api_group : BH_S("")))) {
         bh_fe_invalid_text(e, at, BH_S("{}"), "must match dataSourceRef");
     }
 }
@@ -239,7 +258,8 @@ void bh_v_claim_spec(struct bh_field_errs *e, const struct bh_fpath *at,
     else if (bh_quantity_sign(bh_v_qty(*storage)) <= 0)
         bh_fe_invalid(e, storage_at, *storage, "must be greater than zero");
     if (s->has_storage_class_name && s->storage_class_name.n)
-        bh_v_check(e, BH_FP(at, "storageClassName"), bh_check_dns1123_subdomain, s->storage_class_name);
+        bh_v_check(e, BH_FP(at, "storageClassName"), bh_check_dns1123_subdomain,
+                   s->storage_class_name);
     if (s->has_volume_mode && !BH_V_ONE_OF(s->volume_mode, "Block", "Filesystem"))
         BH_V_NOT_SUPPORTED(e, BH_FP(at, "volumeMode"), s->volume_mode, "Block", "Filesystem");
     data_sources(e, at, s);
@@ -271,10 +291,10 @@ static void host_path(struct bh_field_errs *e, const struct bh_fpath *at,
         return;
     }
     bh_v_no_backsteps(e, BH_FP(at, "path"), s->path);
-    if (s->has_type && !BH_V_ONE_OF(s->type, "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File",
-                                    "FileOrCreate", "Socket"))
-        BH_V_NOT_SUPPORTED(e, BH_FP(at, "type"), s->type, "", "BlockDevice", "CharDevice", "Directory",
-                           "DirectoryOrCreate", "File", "FileOrCreate", "Socket");
+    if (s->has_type && !BH_V_ONE_OF(s->type, "", "BlockDevice", "CharDevice", "Directory",
+                                    "DirectoryOrCreate", "File", "FileOrCreate", "Socket"))
+        BH_V_NOT_SUPPORTED(e, BH_FP(at, "type"), s->type, "", "BlockDevice", "CharDevice",
+                           "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket");
 }
 
 static bool alnum_from(struct bh_str s, size_t from, size_t n)
@@ -282,7 +302,8 @@ static bool alnum_from(struct bh_str s, size_t from, size_t n)
     if (s.n != from + n)
         return false;
     for (size_t i = from; i < s.n; i++)
-        if (!((s.p[i] >= '0' && s.p[i] <= '9') || (s.p[i] >= 'a' && s.p[i] <= 'z') || (s.p[i] >= 'A' && s.p[i] <= 'Z')))
+        if (!((s.p[i] >= '0' && s.p[i] <= '9') || (s.p[i] >= 'a' && s.p[i] <= 'z') ||
+              (s.p[i] >= 'A' && s.p[i] <= 'Z')))
             return false;
     return true;
 }
@@ -297,7 +318,8 @@ static bool iqn_ok(struct bh_str s)
     if (bh_str_starts(s, BH_S("naa")))
         return alnum_from(s, 4, 32);
     colon = bh_str_chr(s, ':', 0);
-    if (s.n < 14 || colon < 13 || (size_t)colon + 1 == s.n || s.p[3] != '.' || s.p[8] != '-' || s.p[11] != '.')
+    if (s.n < 14 || colon < 13 || (size_t)colon + 1 == s.n || s.p[3] != '.' || s.p[8] != '-' ||
+        s.p[11] != '.')
         return false;
     for (size_t i = 4; i < 11; i++)
         if (i != 8 && (s.p[i] < '0' || s.p[i] > '9'))
@@ -310,16 +332,19 @@ static bool iqn_ok(struct bh_str s)
 
 static bool iqn_kind(struct bh_str s)
 {
-    return bh_str_starts(s, BH_S("iqn")) || bh_str_starts(s, BH_S("eui")) || bh_str_starts(s, BH_S("naa"));
+    return bh_str_starts(s, BH_S("iqn")) || bh_str_starts(s, BH_S("eui")) ||
+           bh_str_starts(s, BH_S("naa"));
 }
 
-static void iscsi(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_iscsi_volume_source *s)
+static void iscsi(struct bh_field_errs *e, const struct bh_fpath *at,
+                  const struct bh_core_v1_iscsi_volume_source *s)
 {
     required(e, at, "targetPortal", s->target_portal);
     if (s->iqn.n == 0)
         bh_fe_required(e, BH_FP(at, "iqn"), NULL);
     else if (!iqn_kind(s->iqn))
-        bh_fe_invalid(e, BH_FP(at, "iqn"), s->iqn, "must be valid format starting with iqn, eui, or naa");
+        bh_fe_invalid(e, BH_FP(at, "iqn"), s->iqn,
+                      "must be valid format starting with iqn, eui, or naa");
     else if (!iqn_ok(s->iqn))
         bh_fe_invalid(e, BH_FP(at, "iqn"), s->iqn, "must be valid format");
     lun(e, at, s->lun);
@@ -334,7 +359,8 @@ static void iscsi(struct bh_field_errs *e, const struct bh_fpath *at, const stru
         bh_fe_invalid(e, BH_FP(at, "initiatorname"), s->initiator_name, "must be valid format");
 }
 
-static void fc(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_fc_volume_source *s)
+static void fc(struct bh_field_errs *e, const struct bh_fpath *at,
+               const struct bh_core_v1_fc_volume_source *s)
 {
     const struct bh_fpath *wwns = BH_FP(at, "targetWWNs");
 
@@ -349,7 +375,8 @@ static void fc(struct bh_field_errs *e, const struct bh_fpath *at, const struct 
         lun(e, at, s->lun);
 }
 
-static void flex(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_flex_volume_source *s)
+static void flex(struct bh_field_errs *e, const struct bh_fpath *at,
+                 const struct bh_core_v1_flex_volume_source *s)
 {
     required(e, at, "driver", s->driver);
     for (size_t i = 0; i < s->options.n; i++) {
@@ -368,21 +395,25 @@ static void azure_disk(struct bh_field_errs *e, const struct bh_fpath *at,
     required(e, at, "diskName", s->disk_name);
     required(e, at, "diskURI", s->disk_uri);
     if (s->has_caching_mode && !BH_V_ONE_OF(s->caching_mode, "None", "ReadOnly", "ReadWrite"))
-        BH_V_NOT_SUPPORTED(e, BH_FP(at, "cachingMode"), s->caching_mode, "None", "ReadOnly", "ReadWrite");
+        BH_V_NOT_SUPPORTED(e, BH_FP(at, "cachingMode"), s->caching_mode, "None", "ReadOnly",
+                           "ReadWrite");
     if (!s->has_kind)
         return;
     if (!BH_V_ONE_OF(s->kind, "Dedicated", "Managed", "Shared"))
         BH_V_NOT_SUPPORTED(e, BH_FP(at, "kind"), s->kind, "Dedicated", "Managed", "Shared");
     if (bh_str_eqc(s->kind, "Managed") && !bh_str_starts(s->disk_uri, BH_S("/subscriptions/")))
-        BH_V_NOT_SUPPORTED(e, BH_FP(at, "diskURI"), s->disk_uri,
-                           "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/"
-                           "{disk-id}");
+        BH_V_NOT_SUPPORTED(
+            e, BH_FP(at, "diskURI"), s->disk_uri,
+            "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/"
+            "{disk-id}");
     if (!bh_str_eqc(s->kind, "Managed") && !bh_str_starts(s->disk_uri, BH_S("https://")))
-        BH_V_NOT_SUPPORTED(e, BH_FP(at, "diskURI"), s->disk_uri,
-                           "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd");
+        BH_V_NOT_SUPPORTED(
+            e, BH_FP(at, "diskURI"), s->disk_uri,
+            "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd");
 }
 
-static void csi(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_csi_volume_source *s)
+static void csi(struct bh_field_errs *e, const struct bh_fpath *at,
+                const struct bh_core_v1_csi_volume_source *s)
 {
     bh_v_driver_name(e, BH_FP(at, "driver"), s->driver);
     if (!s->node_publish_secret_ref)
@@ -390,11 +421,12 @@ static void csi(struct bh_field_errs *e, const struct bh_fpath *at, const struct
     if (s->node_publish_secret_ref->name.n == 0)
         bh_fe_required(e, BH_FP(BH_FP(at, "nodePublishSecretRef"), "name"), NULL);
     else
-        bh_v_check(e, BH_FP(at, "name"), bh_check_dns1123_subdomain, s->node_publish_secret_ref->name);
+        bh_v_check(e, BH_FP(at, "name"), bh_check_dns1123_subdomain,
+                   s->node_publish_secret_ref->name);
 }
 
-static void image(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_image_volume_source *s,
-                  const struct bh_pod_opts *o)
+static void image(struct bh_field_errs *e, const struct bh_fpath *at,
+                  const struct bh_core_v1_image_volume_source *s, const struct bh_pod_opts *o)
 {
     const struct bh_fpath *pull = BH_FP(at, "pullPolicy");
 
@@ -413,7 +445,8 @@ static void git_repo(struct bh_field_errs *e, const struct bh_fpath *at,
     bh_v_descending_path(e, BH_FP(at, "directory"), s->directory);
 }
 
-static void nfs(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_nfs_volume_source *s)
+static void nfs(struct bh_field_errs *e, const struct bh_fpath *at,
+                const struct bh_core_v1_nfs_volume_source *s)
 {
     required(e, at, "server", s->server);
     required(e, at, "path", s->path);
@@ -427,7 +460,8 @@ static void flocker(struct bh_field_errs *e, const struct bh_fpath *at,
     if (s->dataset_name.n == 0 && s->dataset_uuid.n == 0)
         bh_fe_required(e, at, "one of datasetName and datasetUUID is required");
     if (s->dataset_name.n && s->dataset_uuid.n)
-        bh_fe_invalid(e, at, BH_S("resource"), "datasetName and datasetUUID can not be specified simultaneously");
+        bh_fe_invalid(e, at, BH_S("resource"),
+                      "datasetName and datasetUUID can not be specified simultaneously");
     if (bh_str_chr(s->dataset_name, '/', 0) >= 0)
         bh_fe_invalid(e, BH_FP(at, "datasetName"), s->dataset_name, "must not contain '/'");
 }
@@ -438,9 +472,11 @@ static void quobyte(struct bh_field_errs *e, const struct bh_fpath *at,
     struct bh_str rest = s->registry;
 
     if (s->registry.n == 0)
-        bh_fe_required(e, BH_FP(at, "registry"), "must be a host:port pair or multiple pairs separated by commas");
+        bh_fe_required(e, BH_FP(at, "registry"),
+                       "must be a host:port pair or multiple pairs separated by commas");
     else if (s->tenant.n >= 65)
-        bh_fe_required(e, BH_FP(at, "tenant"), "must be a UUID and may not exceed a length of 64 characters");
+        bh_fe_required(e, BH_FP(at, "tenant"),
+                       "must be a UUID and may not exceed a length of 64 characters");
     else
         do {
             struct bh_str pair = bh_str_cut(&rest, ',');
@@ -487,8 +523,8 @@ static bool first(struct bh_field_errs *e, const struct bh_fpath *at, const char
 }
 
 /* The order of the sources, and the names they go by in errors, are upstream's. */
-static void old_sources(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_volume *v,
-                        unsigned *n)
+static void old_sources(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_core_v1_volume *v, unsigned *n)
 {
     const struct bh_core_v1_volume_source *s = &v->volume_source;
 
@@ -499,7 +535,8 @@ static void old_sources(struct bh_field_errs *e, const struct bh_fpath *at, cons
     if (s->flocker && first(e, at, "flocker", n))
         flocker(e, BH_FP(at, "flocker"), s->flocker);
     if (s->persistent_volume_claim && first(e, at, "persistentVolumeClaim", n))
-        required(e, BH_FP(at, "persistentVolumeClaim"), "claimName", s->persistent_volume_claim->claim_name);
+        required(e, BH_FP(at, "persistentVolumeClaim"), "claimName",
+                 s->persistent_volume_claim->claim_name);
     if (s->rbd && first(e, at, "rbd", n)) {
         if (s->rbd->monitors.n == 0)
             bh_fe_required(e, BH_FP(BH_FP(at, "rbd"), "monitors"), NULL);
@@ -508,7 +545,8 @@ static void old_sources(struct bh_field_errs *e, const struct bh_fpath *at, cons
     if (s->cinder && first(e, at, "cinder", n)) {
         required(e, BH_FP(at, "cinder"), "volumeID", s->cinder->volume_id);
         if (s->cinder->secret_ref)
-            required(e, BH_FP(BH_FP(at, "cinder"), "secretRef"), "name", s->cinder->secret_ref->name);
+            required(e, BH_FP(BH_FP(at, "cinder"), "secretRef"), "name",
+                     s->cinder->secret_ref->name);
     }
     if (s->cephfs && first(e, at, "cephFS", n) && s->cephfs->monitors.n == 0)
         bh_fe_required(e, BH_FP(BH_FP(at, "cephfs"), "monitors"), NULL);
@@ -516,8 +554,8 @@ static void old_sources(struct bh_field_errs *e, const struct bh_fpath *at, cons
         quobyte(e, BH_FP(at, "quobyte"), s->quobyte);
 }
 
-static void disk_sources(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_volume *v,
-                         unsigned *n)
+static void disk_sources(struct bh_field_errs *e, const struct bh_fpath *at,
+                         const struct bh_core_v1_volume *v, unsigned *n)
 {
     const struct bh_core_v1_volume_source *s = &v->volume_source;
 
@@ -544,8 +582,9 @@ static void disk_sources(struct bh_field_errs *e, const struct bh_fpath *at, con
     }
 }
 
-static void source(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_volume *v,
-                   const struct bh_meta_v1_object_meta *m, const struct bh_pod_opts *o)
+static void source(struct bh_field_errs *e, const struct bh_fpath *at,
+                   const struct bh_core_v1_volume *v, const struct bh_meta_v1_object_meta *m,
+                   const struct bh_pod_opts *o)
 {
     const struct bh_core_v1_volume_source *s = &v->volume_source;
     const struct bh_fpath *name = BH_FP(at, "name");
@@ -553,7 +592,8 @@ static void source(struct bh_field_errs *e, const struct bh_fpath *at, const str
 
     if (s->empty_dir) {
         n++;
-        if (s->empty_dir->has_size_limit && bh_quantity_sign(bh_v_qty(s->empty_dir->size_limit)) < 0)
+        if (s->empty_dir->has_size_limit &&
+            bh_quantity_sign(bh_v_qty(s->empty_dir->size_limit)) < 0)
             bh_fe_forbidden(e, BH_FP(BH_FP(at, "emptyDir"), "sizeLimit"),
                             "SizeLimit field must be a valid resource quantity");
     }
@@ -566,12 +606,14 @@ static void source(struct bh_field_errs *e, const struct bh_fpath *at, const str
         partition(e, BH_FP(at, "persistentDisk"), s->gce_persistent_disk->partition);
     }
     if (s->aws_elastic_block_store && first(e, at, "awsElasticBlockStore", &n)) {
-        required(e, BH_FP(at, "awsElasticBlockStore"), "volumeID", s->aws_elastic_block_store->volume_id);
+        required(e, BH_FP(at, "awsElasticBlockStore"), "volumeID",
+                 s->aws_elastic_block_store->volume_id);
         partition(e, BH_FP(at, "awsElasticBlockStore"), s->aws_elastic_block_store->partition);
     }
     if (s->secret && first(e, at, "secret", &n)) {
         required(e, BH_FP(at, "secret"), "secretName", s->secret->secret_name);
-        mode(e, BH_FP(BH_FP(at, "secret"), "defaultMode"), s->secret->has_default_mode, s->secret->default_mode);
+        mode(e, BH_FP(BH_FP(at, "secret"), "defaultMode"), s->secret->has_default_mode,
+             s->secret->default_mode);
         items(e, BH_FP(at, "secret"), &s->secret->items);
     }
     if (s->nfs && first(e, at, "nfs", &n))
@@ -579,14 +621,16 @@ static void source(struct bh_field_errs *e, const struct bh_fpath *at, const str
     if (s->iscsi && first(e, at, "iscsi", &n))
         iscsi(e, BH_FP(at, "iscsi"), s->iscsi);
     if (s->iscsi && s->iscsi->has_initiator_name && v->name.n + 1 + s->iscsi->target_portal.n > 64)
-        bh_fe_invalid(e, name, v->name,
-                      "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if "
-                      "iscsi.initiatorName is specified.");
+        bh_fe_invalid(
+            e, name, v->name,
+            "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if "
+            "iscsi.initiatorName is specified.");
     old_sources(e, at, v, &n);
     if (s->downward_api && first(e, at, "downwarAPI", &n)) {
         const struct bh_fpath *d = BH_FP(at, "downwardAPI");
 
-        mode(e, BH_FP(d, "defaultMode"), s->downward_api->has_default_mode, s->downward_api->default_mode);
+        mode(e, BH_FP(d, "defaultMode"), s->downward_api->has_default_mode,
+             s->downward_api->default_mode);
         for (size_t i = 0; i < s->downward_api->items.n; i++)
             downward_file(e, d, &s->downward_api->items.p[i]);
     }
@@ -610,7 +654,8 @@ static void source(struct bh_field_errs *e, const struct bh_fpath *at, const str
             struct bh_str_vec all = bh_names_all(e->a, bh_check_dns1123_subdomain, pvc);
 
             for (size_t i = 0; i < all.n; i++)
-                bh_fe_invalid(e, name, v->name, "PVC name \"%.*s\": %.*s", BH_SF(pvc), BH_SF(all.p[i]));
+                bh_fe_invalid(e, name, v->name, "PVC name \"%.*s\": %.*s", BH_SF(pvc),
+                              BH_SF(all.p[i]));
         }
     }
     if (s->image && first(e, at, "image", &n))
@@ -620,7 +665,8 @@ static void source(struct bh_field_errs *e, const struct bh_fpath *at, const str
 }
 
 /* Does a generic ephemeral volume of this pod make the claim itself? */
-static bool makes_claim(const struct bh_core_v1_pod_spec *s, const struct bh_meta_v1_object_meta *m, struct bh_str claim)
+static bool makes_claim(const struct bh_core_v1_pod_spec *s, const struct bh_meta_v1_object_meta *m,
+                        struct bh_str claim)
 {
     for (size_t i = 0; m && m->name.n && i < s->volumes.n; i++) {
         struct bh_str rest = claim;
@@ -628,14 +674,16 @@ static bool makes_claim(const struct bh_core_v1_pod_spec *s, const struct bh_met
         if (!s->volumes.p[i].volume_source.ephemeral || !bh_str_starts(claim, m->name))
             continue;
         rest = bh_str_sub(claim, m->name.n, SIZE_MAX);
-        if (rest.n && rest.p[0] == '-' && bh_str_eq(bh_str_sub(rest, 1, SIZE_MAX), s->volumes.p[i].name))
+        if (rest.n && rest.p[0] == '-' &&
+            bh_str_eq(bh_str_sub(rest, 1, SIZE_MAX), s->volumes.p[i].name))
             return true;
     }
     return false;
 }
 
-void bh_v_volumes(struct bh_field_errs *e, const struct bh_fpath *at, const struct bh_core_v1_pod_spec *s,
-                  const struct bh_meta_v1_object_meta *m, const struct bh_pod_opts *o, bool *ok)
+void bh_v_volumes(struct bh_field_errs *e, const struct bh_fpath *at,
+                  const struct bh_core_v1_pod_spec *s, const struct bh_meta_v1_object_meta *m,
+                  const struct bh_pod_opts *o, bool *ok)
 {
     for (size_t i = 0; i < s->volumes.n; i++) {
         const struct bh_core_v1_volume *v = &s->volumes.p[i];
