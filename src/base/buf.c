@@ -41,6 +41,8 @@ static bool room(struct bh_buf *b, size_t extra)
     want = b->cap ? b->cap * 2 : 64;
     if (want < b->n + extra + 1)
         want = b->n + extra + 1;
+    if (want > max + 1) /* so that free capacity always means room below the maximum */
+        want = max + 1;
     b->p = bh_realloc(b->p, want);
     b->cap = want;
     return true;

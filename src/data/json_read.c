@@ -214,8 +214,17 @@ static size_t unescape_pass(const char *p, const char *q, char *out)
     char tmp[4];
 
     while (p < q) {
+        const char *run = p;
         uint32_t c;
 
+        while (p < q && *p != '\\' && (unsigned char)*p < 0x80)
+            p++;
+        if (p > run) {
+            if (out)
+                memcpy(out + n, run, (size_t)(p - run));
+            n += (size_t)(p - run);
+            continue;
+        }
         if (*p != '\\') {
             p += bh_json_rune(p, q, &c);
         } else if (p[1] == 'u') {

@@ -16,6 +16,25 @@ static const uint8_t special[256] = {
     [0 ... 0x1f] = 1, ['"'] = 1, ['\\'] = 1, ['<'] = 2, ['>'] = 2, ['&'] = 2, [0x80 ... 0xff] = 4,
 };
 
+/* Appending without a call while there is capacity, which a buffer has only below its maximum. */
+static inline void put_c(struct bh_buf *b, char c)
+{
+    if (b->n + 1 < b->cap && !b->overflow)
+        b->p[b->n++] = c;
+    else
+        bh_buf_addc(b, c);
+}
+
+static inline void put_n(struct bh_buf *b, const char *p, size_t n)
+{
+    if (n < b->cap - b->n && !b->overflow) {
+        memcpy(b->p + b->n, p, n);
+        b->n += n;
+    } else {
+        bh_buf_add(b, p, n);
+    }
+}
+
 static const char hex[] = "0123456789abcdef";
 
 static void put_u(struct bh_buf *out, unsigned c)
@@ -73,14 +92,14 @@ static void write_str(struct bh_buf *out, struct bh_str s, uint8_t mask)
 {
     const char *p = s.p, *end = s.p + s.n;
 
-    bh_buf_reserve(out, s.n + 2);
-    bh_buf_addc(out, '"');
+    put_c(out, '"');
     while (p < end) {
         size_t run = plain_run(p, (size_t)(end - p), mask);
         uint32_t c;
         size_t n;
 
-        bh_buf_add(out, p, run);
+        if (run)
+            put_n(out, p, run);
         p += run;
         if (p == end)
             break;
@@ -94,10 +113,10 @@ static void write_str(struct bh_buf *out, struct bh_str s, uint8_t mask)
         else if (c == 0x2028 || c == 0x2029)
             put_u(out, c);
         else
-            bh_buf_add(out, p, n);
+            put_n(out, p, n);
         p += n;
     }
-    bh_buf_addc(out, '"');
+    put_c(out, '"');
 }
 
 void bh_json_write_str(struct bh_buf *out, struct bh_str s)
@@ -205,7 +224,7 @@ static void write_num(struct bh_buf *out, struct bh_str raw, unsigned flags)
     double d;
 
     if (!(flags & BH_JSON_GO_NUMS)) {
-        bh_buf_adds(out, raw);
+        put_n(out, raw.p, raw.n);
         return;
     }
     if (bh_json_num_i64(raw, &i))
@@ -267,9 +286,9 @@ static void new_line(struct bh_buf *out, size_t depth, unsigned flags)
 
     if (!(flags & (BH_JSON_INDENT2 | BH_JSON_INDENT4)))
         return;
-    bh_buf_addc(out, '\n');
+    put_c(out, '\n');
     for (size_t i = 0; i < depth * width; i++)
-        bh_buf_addc(out, ' ');
+        put_c(out, ' ');
 }
 
 /* Writes a scalar or an empty container; false when v has elements to be walked. */
@@ -310,7 +329,7 @@ void bh_jv_write(struct bh_buf *out, const struct bh_jv *v, unsigned flags)
     s.f = s.fixed;
     if (write_leaf(out, v, flags))
         return;
-    bh_buf_addc(out, v->kind == BH_JSON_OBJ ? '{' : '[');
+    put_c(out, v->kind == BH_JSON_OBJ ? '{' : '[');
     push(&s, v, flags);
     while (s.n) {
         struct wframe *f = &s.f[s.n - 1];
@@ -320,26 +339,26 @@ void bh_jv_write(struct bh_buf *out, const struct bh_jv *v, unsigned flags)
             bh_free(f->sorted);
             s.n--;
             new_line(out, s.n, flags);
-            bh_buf_addc(out, obj ? '}' : ']');
+            put_c(out, obj ? '}' : ']');
             continue;
         }
         if (f->i)
-            bh_buf_addc(out, ',');
+            put_c(out, ',');
         new_line(out, s.n, flags);
         if (obj) {
             const struct bh_jv_member *m = f->sorted ? f->sorted[f->i] : &f->v->members[f->i];
 
             write_str(out, m->key, flags & BH_JSON_PLAIN ? 5 : 7);
-            bh_buf_addc(out, ':');
+            put_c(out, ':');
             if (flags & (BH_JSON_INDENT2 | BH_JSON_INDENT4))
-                bh_buf_addc(out, ' ');
+                put_c(out, ' ');
             v = &m->v;
         } else {
             v = &f->v->items[f->i];
         }
         f->i++;
         if (!write_leaf(out, v, flags)) {
-            bh_buf_addc(out, v->kind == BH_JSON_OBJ ? '{' : '[');
+            put_c(out, v->kind == BH_JSON_OBJ ? '{' : '[');
             push(&s, v, flags);
         }
     }
@@ -370,7 +389,7 @@ void bh_json_compact(struct bh_buf *out, struct bh_str in)
             while (q < end && *q != '"' && (unsigned char)*q > ' ')
                 q++;
         }
-        bh_buf_add(out, p, (size_t)(q - p));
+        put_n(out, p, (size_t)(q - p));
         p = q;
         while (p < end && (unsigned char)*p <= ' ')
             p++;
