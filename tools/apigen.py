@@ -722,6 +722,8 @@ def emit_type(m):
     if nums:
         o.append("static const uint16_t %s_by_num[] = {%s};" % (m.c, ", ".join(str(i) for _, i in nums)))
     refs = refs_of(m, [], 0)
+    if len(refs) > 256:
+        m.file.bad(m.line, "message %s has more than 256 fields" % m.name)
     seen = {}
     for r in refs:
         if r[0] in seen:

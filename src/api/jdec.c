@@ -433,8 +433,8 @@ static void *map_add(struct dec *d, struct map_dec *m, const struct bh_field *f,
         bh_arena_grow(d->a, &m->out.p, &m->cap, m->out.n + 1, f->elem_size);
     void *e = bh_at(m->out.p, m->out.n * f->elem_size);
 
-    if (m->out.n &&
-        bh_str_cmp(key, *(const struct bh_str *)bh_cat(e, 0 - (size_t)f->elem_size)) < 0)
+    if (m->out.n && bh_str_cmp(key, *(const struct bh_str *)bh_cat(m->out.p, (m->out.n - 1) *
+                                                                                 f->elem_size)) < 0)
         m->sorted = false;
     memset(e, 0, f->elem_size);
     *(struct bh_str *)e = key;
