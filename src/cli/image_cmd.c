@@ -1,4 +1,4 @@
-#include "cli/image_cmd.h"
+#include "cli/commands.h"
 
 #include "base/arena.h"
 #include "base/buf.h"

@@ -163,6 +163,29 @@ static void status_written(void *arg, const struct bh_client_res *res)
         poke_at(w, bh_loop_mono_ns(w->k->loop) + SECOND_NS);
 }
 
+/* The status as a patch. Conditions are merged by type, so a reason that no longer holds has to be taken away in words. */
+static void status_json(struct bh_core_v1_pod_status *st, struct bh_buf *b)
+{
+    const struct bh_core_v1_pod_condition_vec all = st->conditions;
+
+    st->conditions = (struct bh_core_v1_pod_condition_vec){0};
+    bh_msg_encode_json(&bh_core_v1_pod_status_type, st, b);
+    b->n--; /* the closing brace */
+    bh_buf_addz(b, b->n > 1 ? ",\"conditions\":[" : "\"conditions\":[");
+    for (size_t i = 0; i < all.n; i++) {
+        bh_buf_addz(b, i ? "," : "");
+        bh_msg_encode_json(&bh_core_v1_pod_condition_type, &all.p[i], b);
+        if (all.p[i].reason.n == 0) {
+            b->n--;
+            bh_buf_addz(b, ",\"reason\":null,\"message\":null}");
+        } else if (all.p[i].message.n == 0) {
+            b->n--;
+            bh_buf_addz(b, ",\"message\":null}");
+        }
+    }
+    bh_buf_addz(b, "]}");
+}
+
 /* Writes the status when it differs from what the API has acknowledged. Returns whether it is
  * acknowledged. */
 static bool write_status(struct pod_worker *w, const struct bh_cri_container_vec *containers)
@@ -188,7 +211,7 @@ static bool write_status(struct pod_worker *w, const struct bh_cri_container_vec
             waits[in.n_waits++] = (struct pod_wait){w->slots[i].name, bh_s(w->slots[i].reason),
                                                     bh_s(w->slots[i].message)};
     pod_status_make(w->arena, &in, &st);
-    bh_msg_encode_json(&bh_core_v1_pod_status_type, &st, &b);
+    status_json(&st, &b);
     if (w->status && bh_str_eqc(bh_buf_str(&b), w->status))
         return true;
     if (w->status_call) /* one at a time; its answer brings us back */

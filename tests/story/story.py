@@ -142,7 +142,7 @@ class Story:
         self.up()
         say("the cluster is up: HTTPS on 127.0.0.1:%d, one node, eight simulated GPUs" % (self.a.port or 6443))
         archive = os.path.join(self.a.data, "demo-image.tar")
-        run(sys.executable, os.path.join(ROOT, "tools", "demo-image.py"), archive, IMAGE)
+        run(sys.executable, os.path.join(ROOT, "tools", "busybox-image.py"), archive, IMAGE)
         self.bulkhead("image", "import", archive)
         self.kubectl("delete", "pods,resourceclaimtemplates,devicetaintrules", "--all", "--wait=false", ok=False)
         until("an empty namespace", lambda: not self.get("pods")["items"] and not self.get("resourceclaims")["items"])
