@@ -141,7 +141,7 @@ static inline struct bh_cel_value bh_cel_double(double d)
 }
 static inline struct bh_cel_value bh_cel_str(struct bh_str s) /* the bytes are not copied */
 {
-    return (struct bh_cel_value){.kind = BH_CEL_STRING, .n = (uint32_t)s.n, .s = s.p};
+    return (struct bh_cel_value){.kind = BH_CEL_STRING, .n = (uint32_t)s.n, .s = s.p ? s.p : ""};
 }
 static inline struct bh_str bh_cel_as_str(struct bh_cel_value v)
 {

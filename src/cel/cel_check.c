@@ -285,7 +285,7 @@ static void check_ident(struct cel_compiler *c, struct cel_ast *e)
                 e->hint = s->hint;
                 return;
             }
-    if (!use_var(c, e, e->name))
+    if (!use_var(c, e, e->name) && !c->unchecked)
         undeclared(c, e, e->name);
 }
 
@@ -763,11 +763,8 @@ static void unchecked_call(struct cel_compiler *c, struct cel_ast *e)
         resolve_unchecked(c, e->args[i]);
     if (!f)
         f = cel_func_find(e->name, c->env->flags);
-    if (!f) {
-        cel_issue_add(c, e->pos, "undeclared reference to '%.*s' (in container '')",
-                      BH_SF(e->name));
-        return;
-    }
+    if (!f)
+        return; /* an error when it is reached */
     e->func = f;
     e->op = (uint8_t)f->id;
     for (unsigned i = 0; i < f->n; i++)

@@ -6,8 +6,9 @@
 #include "base/buf.h"
 #include "cel/re2_shim.h"
 
-#define SOURCE_BYTES_MAX (4u * CEL_CODE_POINTS_MAX) /* as many bytes as the code points can take   \
-                                                     */
+#define SOURCE_BYTES_MAX                                                                           \
+    (4u * CEL_CODE_POINTS_MAX) /* as many bytes as the code points can take                        \
+                                */
 
 void cel_issue_add(struct cel_compiler *c, uint32_t pos, const char *fmt, ...)
 {

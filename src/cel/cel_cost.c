@@ -160,7 +160,7 @@ uint64_t cel_call_cost(enum cel_cost cc, const struct bh_cel_value *args, unsign
     case CC_SLICE:
     case CC_RANGE:
     case CC_REVERSE:
-        return 11 + (result.kind == BH_CEL_LIST ? result.list->n : 0);
+        return 11 + cel_size(result);
     case CC_FLATTEN:
         return add(11,
                    mul(n == 2 && args[1].kind == BH_CEL_INT ? (args[1].i > 0 ? args[1].u : 0) : 1,
@@ -339,7 +339,7 @@ static struct cel_cost_range estimate_overload(struct cel_ast *e, const struct c
         return estimate_sort(a[e->n - 1]);
     case CC_DISTINCT:
         *size = s0;
-        return estimate_sort(a[0]);
+        return plus(fixed(11), scaled(times(s0, s0), 2));
     default:
         break;
     }
@@ -418,7 +418,7 @@ static struct cel_cost_range estimate_call(struct cel_compiler *c, struct cel_as
             any_sized = true;
         }
     }
-    if (e->func && bh_str_eqc(e->func->name, "dyn"))
+    if (e->func && (bh_str_eqc(e->func->name, "dyn") || bh_str_eqc(e->func->name, "optional.of")))
         set_size(e, size_of(e->args[0]));
     else if (e->op == OP_ADD && e->ndecls == 1 && e->decls[0]->kinds[0] == BH_CEL_LIST)
         set_size(e, plus(size_of(e->args[0]), size_of(e->args[1])));

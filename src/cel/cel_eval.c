@@ -72,8 +72,10 @@ static struct bh_cel_value list_index(struct bh_cel_run *run, struct bh_cel_valu
 static int look_up(struct bh_cel_run *run, struct bh_cel_value obj, struct bh_cel_value key,
                    struct bh_cel_value *ret)
 {
-    if (key.kind == BH_CEL_ERROR) {
-        *ret = key;
+    if (key.kind < BH_CEL_BOOL || key.kind > BH_CEL_STRING) {
+        *ret = key.kind == BH_CEL_ERROR ? key
+                                        : bh_cel_error(run, "invalid qualifier type: %.*s",
+                                                       BH_SF(bh_cel_type_name(key)));
         return -1;
     }
     if (obj.kind == BH_CEL_MAP || obj.kind == BH_CEL_OBJECT) {
@@ -192,6 +194,14 @@ CEL_STEP(cel_ev_attr)
     if (cel_charge(run, at->base))
         return cel_halt(run);
     return opt ? cel_optional(run->a, obj) : obj;
+}
+
+CEL_STEP(cel_ev_unknown)
+{
+    run->pos = s->pos;
+    if (s->op == OP_OTHER)
+        return bh_cel_error(run, "no such overload: %.*s", BH_SF(s->obj.name));
+    return bh_cel_error(run, "no such attribute(s): %.*s", BH_SF(s->obj.name));
 }
 
 CEL_STEP(cel_ev_cond)
@@ -730,6 +740,7 @@ CEL_STEP(cel_ev_fold)
     }
     l->val = bh_cel_null();
     l->pending = s->fold.init;
+    l->grows = false;
     if (!s->fold.bind)
         iterate(run, s, range);
     if (run->halted)
@@ -744,12 +755,13 @@ static struct bh_cel_value read_accu(struct bh_cel_run *run, uint32_t slot)
     if (l->pending) {
         l->val = l->pending->eval(run, l->pending);
         l->pending = NULL;
-        /* The initial value is a shared empty constant; what grows is our own. */
-        if (l->val.kind == BH_CEL_LIST && l->val.list->n == 0)
-            l->val.list = &bh_new(run->a, struct grow)->l;
-        else if (l->val.kind == BH_CEL_MAP && l->val.map->n == 0)
-            l->val.map = &bh_new(run->a, struct grow)->m;
     }
+    /* The initial value is a shared empty constant. */
+    if (!l->grows && l->val.kind == BH_CEL_LIST)
+        l->val.list = &bh_new(run->a, struct grow)->l;
+    else if (!l->grows && l->val.kind == BH_CEL_MAP)
+        l->val.map = &bh_new(run->a, struct grow)->m;
+    l->grows = true;
     return l->val;
 }
 

@@ -8,6 +8,7 @@
 
 CEL_STEP(cel_ev_const);
 CEL_STEP(cel_ev_attr);
+CEL_STEP(cel_ev_unknown); /* a name nobody declared, in a program without types */
 CEL_STEP(cel_ev_cond);
 CEL_STEP(cel_ev_and);
 CEL_STEP(cel_ev_or);

@@ -451,7 +451,7 @@ bool cel_format_check(struct cel_compiler *c, struct cel_ast *call)
         if (!why && next >= list->n)
             why = bh_str_fmt(c->a, "index %u out of range", next).p;
         if (why) {
-            cel_issue_add(c, list->pos, "%s", why);
+            cel_issue_add(c, call->pos, "%s", why);
             return false;
         }
         arg = list->args[next++];
@@ -476,7 +476,7 @@ bool cel_format_check(struct cel_compiler *c, struct cel_ast *call)
         }
     }
     if (next < list->n) {
-        cel_issue_add(c, list->pos,
+        cel_issue_add(c, call->pos,
                       "too many arguments supplied to string.format (expected %u, got %u)", next,
                       list->n);
         return false;

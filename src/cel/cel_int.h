@@ -406,6 +406,7 @@ int cel_plan(struct cel_compiler *c, struct cel_ast *root, struct bh_cel_program
 struct cel_local {
     struct bh_cel_value val;
     const struct cel_step *pending; /* evaluated when first read */
+    bool grows;                     /* val is a list or map of our own that grows in place */
 };
 
 struct bh_cel_run {

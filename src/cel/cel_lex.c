@@ -42,25 +42,12 @@ bool cel_reserved_word(struct bh_str s)
     return false;
 }
 
-/* Names the offending text as ANTLR does: control characters escaped. */
 static struct cel_token lex_error(struct cel_compiler *c, uint32_t start, uint32_t end)
 {
-    BH_AUTO_BUF b = {.max = 4096};
-
     if (end > c->src.n)
         end = (uint32_t)c->src.n;
-    for (uint32_t i = start; i < end && i < start + 1000; i++) {
-        if (c->src.p[i] == '\n')
-            bh_buf_addz(&b, "\\n");
-        else if (c->src.p[i] == '\r')
-            bh_buf_addz(&b, "\\r");
-        else if (c->src.p[i] == '\t')
-            bh_buf_addz(&b, "\\t");
-        else
-            bh_buf_addc(&b, c->src.p[i]);
-    }
     cel_issue_add(c, start, "Syntax error: token recognition error at: '%.*s'",
-                  BH_SF(bh_buf_str(&b)));
+                  BH_SF(bh_str_sub(c->src, start, end)));
     return (struct cel_token){T_ERROR, start, end};
 }
 

@@ -578,7 +578,8 @@ static struct cel_ast *member(struct parser *p)
 
             if (!name.p)
                 break;
-            return construct(p, name);
+            e = construct(p, name);
+            plain = false;
         } else {
             break;
         }

@@ -100,10 +100,26 @@ static void plan_qual(struct planner *pl, struct cel_qual *q, const struct cel_a
     if (q->step->is_const) {
         q->constant = true;
         q->key = q->step->val;
+        if (q->key.kind < BH_CEL_BOOL || q->key.kind > BH_CEL_STRING) {
+            struct bh_cel_run run = {.a = pl->a};
+
+            (void)fail(pl, e,
+                       bh_cel_error(&run, "invalid qualifier type: %.*s",
+                                    BH_SF(bh_cel_type_name(q->key))));
+        }
     }
     /* An index that is itself an attribute is charged as the index step, not a second time as an
      * identifier. */
     q->plain_attr = q->step->is_attr;
+}
+
+static const struct cel_step *unknown(struct planner *pl, const struct cel_ast *e)
+{
+    struct cel_step *s = new_step(pl, e, cel_ev_unknown);
+
+    s->op = e->kind == AST_CALL ? OP_OTHER : OP_NONE;
+    s->obj.name = bh_str_dup(pl->a, e->name);
+    return s;
 }
 
 static struct cel_step *attr_root(struct planner *pl, const struct cel_ast *e)
@@ -284,6 +300,8 @@ static const struct cel_step *plan_call(struct planner *pl, struct cel_ast *e)
     bool all_const;
     struct cel_step *s = new_step(pl, e, op_fn((enum cel_op)e->op));
 
+    if (!e->func)
+        return unknown(pl, e);
     if (e->op == OP_COND) {
         s->eval = cel_ev_cond;
         s->is_attr = true;
@@ -432,7 +450,7 @@ static const struct cel_step *plan_new(struct planner *pl, struct cel_ast *e)
     case AST_IDENT:
         if (e->ref == REF_TYPE)
             return const_step(pl, e, e->val);
-        return attr_root(pl, e);
+        return e->ref == REF_NONE ? unknown(pl, e) : attr_root(pl, e);
     case AST_SELECT:
         if (e->ref == REF_TYPE)
             return const_step(pl, e, e->val);

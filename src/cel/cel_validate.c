@@ -49,22 +49,6 @@ static void unmark(struct cel_ast *e)
     }
 }
 
-/* Upstream's notion of equivalent element types: the same, or containers that differ in unbound
- * (dyn) parameters. */
-static bool equivalent(const struct bh_cel_type *a, const struct bh_cel_type *b)
-{
-    if (a->kind != b->kind)
-        return false;
-    if (a->kind != TK_LIST && a->kind != TK_MAP && a->kind != TK_OPAQUE)
-        return bh_cel_type_eq(a, b);
-    if (a->np != b->np || (a->kind == TK_OPAQUE && !bh_str_eq(a->name, b->name)))
-        return false;
-    for (unsigned i = 0; i < a->np; i++)
-        if (!equivalent(a->p[i], b->p[i]) && !cel_type_is_dyn(a->p[i]) && !cel_type_is_dyn(b->p[i]))
-            return false;
-    return true;
-}
-
 static const struct bh_cel_type *entry_type(const struct cel_ast *e, uint32_t i,
                                             const struct cel_ast *x)
 {
@@ -78,7 +62,7 @@ static const struct bh_cel_type *entry_type(const struct cel_ast *e, uint32_t i,
 static bool same_entry(struct cel_compiler *c, const struct bh_cel_type *want,
                        const struct bh_cel_type *got, const struct cel_ast *at)
 {
-    if (want->kind == TK_ERROR || got->kind == TK_ERROR || equivalent(want, got))
+    if (want->kind == TK_ERROR || got->kind == TK_ERROR || bh_cel_type_eq(want, got))
         return true;
     cel_issue_add(c, at->pos, "expected type '%s' but found '%s'", cel_type_msg(c->a, want).p,
                   cel_type_msg(c->a, got).p);
