@@ -31,6 +31,9 @@ size_t bh_json_rune(const char *p, const char *end, uint32_t *ret);
  * is enough. NULL in ret->p when the arena's limit is reached. */
 struct bh_str bh_json_unescape(struct bh_arena *a, const char *p, const char *q, unsigned flags);
 
+/* The exponent behind the 'e' of a text that printf made: "-07" is -7. */
+int bh_json_exponent(const char *p);
+
 static inline const char *json_ws(const char *p, const char *end)
 {
     /* Compact input has no blanks: one comparison settles it. */

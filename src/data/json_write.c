@@ -131,6 +131,16 @@ void bh_json_write_str_plain(struct bh_buf *out, struct bh_str s)
 
 /* ---- Numbers ---- */
 
+int bh_json_exponent(const char *p)
+{
+    bool neg = *p == '-';
+    int v = 0;
+
+    for (p += neg || *p == '+'; *p >= '0' && *p <= '9'; p++)
+        v = v * 10 + (*p - '0');
+    return neg ? -v : v;
+}
+
 /* Rewrites "d.ddde±XX" in Go's format: plain digits unless the exponent is below -6 or at least 21.
  */
 static void put_decimal(struct bh_buf *out, const char *sci)
@@ -147,7 +157,7 @@ static void put_decimal(struct bh_buf *out, const char *sci)
     for (; *p && *p != 'e'; p++)
         if (*p != '.' && n < sizeof(digits))
             digits[n++] = *p;
-    exp = (int)strtol(p + 1, NULL, 10);
+    exp = bh_json_exponent(p + 1);
     while (n > 1 && digits[n - 1] == '0')
         n--;
     if (digits[0] == '0') {

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "data/json_scan.h"
 #include "data/yaml.h"
 #include "data/yaml_scalar.h"
 
@@ -147,7 +148,7 @@ static bool emit_num(yaml_emitter_t *em, struct bh_str raw)
         (void)snprintf(text, sizeof(text), "%.*e", prec, d);
         if (strtod(text, NULL) != d)
             continue;
-        exp = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
+        exp = bh_json_exponent(strchr(text, 'e') + 1);
         if (exp >= -4 && exp < 21)
             (void)snprintf(text, sizeof(text), "%.*f", prec > exp ? prec - exp : 0, d);
         break;
