@@ -51,6 +51,9 @@ bool bh_field_is_empty(const struct bh_field *f, const void *obj);
 /* True when the field was given at all: pointer set, list or map not nil, value not zero. */
 bool bh_field_is_set(const struct bh_field *f, const void *obj);
 
+/* One value of the element type, semantically. */
+bool bh_elem_equal(const struct bh_field *f, const void *a, const void *b);
+
 /* Fast appends: inline when there is room. */
 static inline void bh_put(struct bh_buf *b, const char *p, size_t n)
 {

@@ -130,6 +130,57 @@ static void check_create(struct bh_arena *a, struct bh_str name, const struct bh
         printf("%.*s %.*s: more %.*s\n", BH_SF(k->kind), BH_SF(name), BH_SF(text(a, extra)));
 }
 
+/* Comparing structs must give what comparing their documents gives, whatever two objects of a kind.
+ */
+static void check_same(struct bh_arena *a, const struct bh_kind *k, const void *x, const void *y)
+{
+    BH_AUTO_BUF dx = {0}, dy = {0};
+    struct bh_fset_diff by_text, by_struct;
+    struct bh_err err = {0};
+
+    bh_kind_encode_json_exact(k, x, &dx);
+    bh_kind_encode_json_exact(k, y, &dy);
+    BH_EQ(bh_fset_compare(k->type, bh_buf_str(&dx), bh_buf_str(&dy), a, &by_text, &err), 0);
+    bh_fset_compare_structs(k->type, x, y, a, &by_struct);
+    if (bh_fset_equal(by_text.removed, by_struct.removed) &&
+        bh_fset_equal(by_text.modified, by_struct.modified) &&
+        bh_fset_equal(by_text.added, by_struct.added))
+        return;
+    bh_test_fail(__FILE__, __LINE__,
+                 "%.*s:\nremoved  %.*s\n     or  %.*s\nmodified %.*s\n     or  %.*s\nadded    "
+                 "%.*s\n     or  %.*s",
+                 BH_SF(k->kind), BH_SF(text(a, by_text.removed)), BH_SF(text(a, by_struct.removed)),
+                 BH_SF(text(a, by_text.modified)), BH_SF(text(a, by_struct.modified)),
+                 BH_SF(text(a, by_text.added)), BH_SF(text(a, by_struct.added)));
+}
+
+/* Each recorded object against the one of its kind before it, and against nothing. */
+static void check_pairs(struct bh_arena *a, const struct bh_jv *body,
+                        const struct bh_kind **last_kind, void **last)
+{
+    const struct bh_kind *k =
+        bh_kind_by_api_version(bh_jv_get_str(body, "apiVersion"), bh_jv_get_str(body, "kind"));
+    struct bh_jv o = bh_jv_copy(a, body), *m = bh_jv_getc(&o, "metadata");
+    struct bh_err err = {0};
+    void *obj;
+
+    if (!k || !k->resource.n || !m)
+        return;
+    (void)bh_jv_del(m, BH_S("managedFields"));
+    (void)bh_jv_del(m, BH_S("creationTimestamp"));
+    if (bh_kind_decode_json(k, bh_jv_text(a, &o, 0), a, &obj, NULL, &err) < 0)
+        return;
+    check_same(a, k, obj, obj);
+    check_same(a, k, bh_arena_alloc(a, k->type->size), obj);
+    check_same(a, k, obj, bh_arena_alloc(a, k->type->size));
+    if (*last_kind == k) {
+        check_same(a, k, *last, obj);
+        check_same(a, k, obj, *last);
+    }
+    *last_kind = k;
+    *last = obj;
+}
+
 static void check_file(const char *rel, struct counts *n)
 {
     const char *path = bh_test_shared(rel);
@@ -152,10 +203,15 @@ static void check_file(const char *rel, struct counts *n)
         if (bh_str_find(line, BH_S("managedFields")) < 0 ||
             bh_jv_parse(a, line, NULL, &v, &err) < 0)
             continue;
+        const struct bh_kind *last_kind = NULL;
+        void *last = NULL;
+
         steps = bh_jv_getc(&v, "steps");
         for (size_t i = 0; steps && i < steps->n_items; i++) {
             const struct bh_jv *step = bh_jv_at(steps, i), *body = bh_jv_path(step, "answer.body");
 
+            if (body)
+                check_pairs(a, body, &last_kind, &last);
             if (body && bh_str_starts(bh_jv_get_str(step, "do"), BH_S("POST ")))
                 check_create(a, bh_jv_get_str(&v, "name"), body, n);
         }

@@ -306,6 +306,14 @@ static int dec_raw(struct dec *d, struct bh_str *p, struct bh_err *err)
 
     if (rc < 0)
         return rc;
+    size_t i = 0;
+
+    while (i < raw.n && (unsigned char)raw.p[i] > ' ')
+        i++;
+    if (i == raw.n) { /* no blanks at all: compact already */
+        *p = raw;
+        return 0;
+    }
     BH_AUTO_BUF b = {.max = raw.n + 1};
     bh_json_compact(&b, raw);
     *p = b.n == raw.n ? raw : bh_str_dup(d->a, bh_buf_str(&b));

@@ -121,8 +121,12 @@ static int diff_in(const struct bh_managed_update *u, struct bh_str version, str
         o = u->old_doc;
         n = u->new_doc;
     }
-    int rc = bh_fset_compare(t, o, n, a, ret, err);
+    int rc = 0;
 
+    if (u->old_obj && u->new_obj && t == u->t)
+        bh_fset_compare_structs(t, u->old_obj, u->new_obj, a, ret);
+    else
+        rc = bh_fset_compare(t, o, n, a, ret, err);
     if (rc < 0 || !u->reset)
         return rc;
     ret->removed = bh_fset_recursive_difference(a, ret->removed, u->reset);

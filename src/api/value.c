@@ -75,7 +75,7 @@ static bool quantity_equal(struct bh_str a, struct bh_str b)
            bh_quantity_parse(b.n ? b : BH_S("0"), &y, NULL) == 0 && bh_quantity_cmp(x, y) == 0;
 }
 
-static bool elem_equal(const struct bh_field *f, const void *a, const void *b)
+bool bh_elem_equal(const struct bh_field *f, const void *a, const void *b)
 {
     const struct bh_intstr *x, *y;
 
@@ -119,7 +119,7 @@ static bool vec_equal(const struct bh_field *f, const struct bh_vec *a, const st
 
         if (f->shape == BH_MAP && !bh_str_eq(*(const struct bh_str *)x, *(const struct bh_str *)y))
             return false;
-        if (!elem_equal(f, bh_cat(x, f->value_off), bh_cat(y, f->value_off)))
+        if (!bh_elem_equal(f, bh_cat(x, f->value_off), bh_cat(y, f->value_off)))
             return false;
     }
     return true;
@@ -142,7 +142,7 @@ bool bh_field_equal(const struct bh_field *f, const void *a, const void *b)
         if (!bh_get_has(a, f))
             return true;
     }
-    return elem_equal(f, x, y);
+    return bh_elem_equal(f, x, y);
 }
 
 bool bh_msg_equal(const struct bh_type *t, const void *a, const void *b)
