@@ -471,7 +471,7 @@ BH_TEST(proc_descriptors_and_signals)
     (void)close(b[1]);
     fds[0] = a[0];
     fds[1] = b[0];
-    (void)signal(SIGPIPE, SIG_IGN);
+    (void)sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     BH_EQ(run_proc((struct bh_proc_opts){.file = "sh",
                                          .argv = argv,
                                          .env = env,

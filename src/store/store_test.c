@@ -182,7 +182,7 @@ BH_TEST(store_sqlite_recovers_from_a_full_disk)
     (void)snprintf(path, sizeof(path), "%s/state.db", dir);
     BH_EQ(bh_store_open_sqlite(l, path, &s, &err), 0);
     BH_EQ(commit(l, s, &w, 1), 0);
-    (void)signal(SIGXFSZ, SIG_IGN);
+    (void)sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     BH_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
     small = old;
     small.rlim_cur = 150000;
