@@ -363,6 +363,10 @@ static int dec_elem(struct dec *d, const struct bh_field *f, void *p, struct bh_
 
 /* ---- lists and maps ---- */
 
+/* Lists of big elements (containers, volumes) mostly hold one: room for more is made when it comes.
+ */
+#define BIG_ELEMENT 128
+
 static int dec_list(struct dec *d, const struct bh_field *f, struct bh_vec *v,
                     const struct frame *at, struct bh_err *err)
 {
@@ -378,8 +382,12 @@ static int dec_list(struct dec *d, const struct bh_field *f, struct bh_vec *v,
     if (rc < 0)
         return rc;
     while ((rc = bh_json_next_item(&d->rd, err)) > 0) {
-        if (out.n == cap)
+        if (cap == 0 && f->elem_size >= BIG_ELEMENT) {
+            out.p = bh_arena_alloc(d->a, f->elem_size);
+            cap = 1;
+        } else if (out.n == cap) {
             bh_arena_grow(d->a, &out.p, &cap, out.n + 1, f->elem_size);
+        }
         void *p = bh_at(out.p, out.n * f->elem_size);
 
         memset(p, 0, f->elem_size);

@@ -319,11 +319,13 @@ static int field_at(const struct bh_type *t, uint32_t num, uint32_t *next)
     return -1;
 }
 
+#define FEW_FIELDS 24
+
 static int dec_msg(struct pdec *d, const struct bh_type *t, struct bh_str in, void *obj,
                    struct bh_err *err)
 {
     struct bh_pb_rd r = bh_pb_rd(in);
-    struct room *rooms = NULL; /* of each field, made for the first list or map */
+    struct room few[FEW_FIELDS], *rooms = NULL; /* of each field, made for the first list or map */
     struct bh_pb_field x;
     uint32_t next = 0;
     int rc;
@@ -337,8 +339,10 @@ static int dec_msg(struct pdec *d, const struct bh_type *t, struct bh_str in, vo
             continue;
         const struct bh_field *f = &t->fields[i];
 
-        if (f->shape != BH_ONE && !rooms)
-            rooms = bh_calloc(t->n_fields, sizeof(*rooms));
+        if (f->shape != BH_ONE && !rooms) {
+            rooms = t->n_fields <= FEW_FIELDS ? few : bh_malloc(t->n_fields * sizeof(*rooms));
+            memset(rooms, 0, t->n_fields * sizeof(*rooms));
+        }
         rc = dec_field(d, f, &x, obj, rooms ? &rooms[i] : NULL, err);
         if (rc < 0)
             break;
@@ -346,7 +350,8 @@ static int dec_msg(struct pdec *d, const struct bh_type *t, struct bh_str in, vo
     for (uint32_t i = 0; rooms && rc == 0 && i < t->n_fields; i++)
         if (rooms[i].unsorted)
             sort_map(d, &t->fields[i], bh_at(obj, t->fields[i].off));
-    bh_free(rooms);
+    if (rooms != few)
+        bh_free(rooms);
     d->depth--;
     return rc;
 }
