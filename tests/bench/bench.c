@@ -1,0 +1,200 @@
+/* bench BULKHEAD OUT.json [CASE…]: measures, prints a table, writes one JSON object a line. Cases:
+ * cluster, api, scheduler. */
+#include "bench.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/fs.h"
+#include "net/loop.h"
+
+extern char **environ;
+
+const char *bench_program, *bench_dir;
+static FILE *json;
+
+void bench_report(const char *name, double value, const char *unit, const char *over)
+{
+    printf("%-44s %14.2f %-10s %s\n", name, value, unit, over);
+    fflush(stdout);
+    fprintf(json, "{\"name\":\"%s\",\"value\":%.4f,\"unit\":\"%s\",\"over\":\"%s\"}\n", name, value,
+            unit, over);
+    fflush(json);
+}
+
+static void clean_up(void)
+{
+    struct bh_err err = {0};
+
+    if (bench_dir && bh_fs_remove_tree(bench_dir, &err) < 0)
+        fprintf(stderr, "bench: %s\n", err.msg);
+}
+
+void bench_fail(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    fputs("bench: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+    clean_up();
+    exit(1);
+}
+
+struct waiting {
+    struct bh_loop *loop;
+    const bool *flag;
+    struct bh_timer timer;
+    double end;
+};
+
+static void look(void *arg)
+{
+    struct waiting *w = arg;
+
+    if (*w->flag || bench_now() > w->end)
+        bh_loop_stop(w->loop);
+    else
+        bh_timer_start(&w->timer, 1);
+}
+
+bool bench_wait(struct bh_loop *l, const bool *flag, int seconds)
+{
+    struct waiting w = {.loop = l, .flag = flag, .end = bench_now() + seconds};
+
+    bh_timer_init(&w.timer, l, look, &w);
+    bh_timer_start(&w.timer, 0);
+    bh_loop_run(l);
+    bh_timer_stop(&w.timer);
+    return *flag;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+double bench_quantile(double *v, size_t n, double q)
+{
+    if (n == 0)
+        return 0;
+    qsort(v, n, sizeof(*v), by_value);
+    size_t i = (size_t)(q * (double)n);
+    return v[i < n ? i : n - 1];
+}
+
+double bench_now(void)
+{
+    struct timespec ts;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+long bench_rss_kb(int pid)
+{
+    BH_AUTO_BUF b = {.max = 65536};
+    struct bh_str rest, line;
+    char path[64];
+    int64_t kb;
+
+    snprintf(path, sizeof(path), "/proc/%d/status", pid);
+    if (bh_fs_read(path, 65536, &b, NULL) < 0)
+        return 0;
+    for (rest = bh_buf_str(&b); rest.n;) {
+        line = bh_str_cut(&rest, '\n');
+        if (!bh_str_starts(line, BH_S("VmRSS:")))
+            continue;
+        line = bh_str_trim(bh_str_sub(line, 6, line.n));
+        return bh_str_i64(bh_str_cut(&line, ' '), 0, INT64_MAX, &kb) ? (long)kb : 0;
+    }
+    return 0;
+}
+
+struct bench_proc bench_spawn(const char *const *argv, const char *log)
+{
+    struct bench_proc p = {.ready_fd = -1};
+    posix_spawn_file_actions_t fa;
+    int fd[2];
+
+    if (pipe2(fd, O_CLOEXEC) < 0)
+        bench_fail("pipe");
+    posix_spawn_file_actions_init(&fa);
+    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&fa, 1, log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_adddup2(&fa, 1, 2);
+    posix_spawn_file_actions_adddup2(&fa, fd[1], 9); /* what --ready-fd 9 names */
+    if (posix_spawn(&p.pid, argv[0], &fa, NULL, (char *const *)(uintptr_t)argv, environ) != 0)
+        bench_fail("cannot start %s", argv[0]);
+    posix_spawn_file_actions_destroy(&fa);
+    (void)close(fd[1]);
+    p.ready_fd = fd[0];
+    return p;
+}
+
+double bench_ready(struct bench_proc *p, double since, int seconds)
+{
+    struct pollfd pfd = {.fd = p->ready_fd, .events = POLLIN};
+    char word[8];
+
+    if (poll(&pfd, 1, seconds * 1000) != 1 || read(p->ready_fd, word, sizeof(word)) < 5)
+        bench_fail("the cluster did not become ready");
+    return bench_now() - since;
+}
+
+void bench_end(struct bench_proc *p)
+{
+    if (p->pid > 0) {
+        (void)kill(p->pid, SIGTERM);
+        (void)waitpid(p->pid, NULL, 0);
+    }
+    if (p->ready_fd >= 0)
+        (void)close(p->ready_fd);
+    *p = (struct bench_proc){.ready_fd = -1};
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {{"cluster", bench_cluster}, {"api", bench_api}, {"scheduler", bench_scheduler}};
+    char dir[] = "/tmp/bulkhead-bench.XXXXXX";
+
+    if (argc < 3) {
+        fprintf(stderr, "usage: bench BULKHEAD OUT.json [cluster|api|scheduler]…\n");
+        return 2;
+    }
+    (void)sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    bench_program = argv[1];
+    json = fopen(argv[2], "w");
+    bench_dir = mkdtemp(dir);
+    if (!json || !bench_dir)
+        bench_fail("cannot write");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        bool wanted = argc == 3;
+
+        for (int k = 3; k < argc; k++)
+            wanted = wanted || strcmp(argv[k], cases[i].name) == 0;
+        if (wanted)
+            cases[i].run();
+    }
+    fclose(json);
+    clean_up();
+    return 0;
+}
