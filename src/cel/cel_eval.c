@@ -196,6 +196,51 @@ CEL_STEP(cel_ev_attr)
     return opt ? cel_optional(run->a, obj) : obj;
 }
 
+/* The value under a string key of a map without a view or an index. */
+static inline bool small_map_get(const struct bh_cel_map *m, struct bh_cel_value key,
+                                 struct bh_cel_value *ret)
+{
+    for (size_t i = 0; i < m->n; i++)
+        if (m->k[i].n == key.n && m->k[i].kind == BH_CEL_STRING &&
+            memcmp(m->k[i].s, key.s, key.n) == 0) {
+            *ret = m->v[i];
+            return true;
+        }
+    return false;
+}
+
+CEL_STEP(cel_ev_path)
+{
+    const struct cel_attr *at = &s->at;
+    struct bh_cel_value obj, next;
+
+    if (at->slot >= run->nvars)
+        return cel_ev_attr(run, s);
+    obj = run->vars[at->slot];
+    for (unsigned i = 0; i < at->nq; i++) {
+        bool found;
+
+        /* Whatever is not a plain look-up is left to the general case, from the start. */
+        if (obj.kind != BH_CEL_MAP)
+            return cel_ev_attr(run, s);
+        if (!obj.map->ops && !obj.map->hash && at->q[i].key.kind == BH_CEL_STRING)
+            found = small_map_get(obj.map, at->q[i].key, &next);
+        else
+            found = cel_map_get(run, obj.map, at->q[i].key, &next);
+        if (!found || next.kind == BH_CEL_ERROR || run->halted)
+            return cel_ev_attr(run, s);
+        obj = next;
+    }
+    return cel_charge(run, (uint64_t)at->nq + at->base) ? cel_halt(run) : obj;
+}
+
+CEL_STEP(cel_ev_ready)
+{
+    if (cel_charge(run, s->call.set_n))
+        return cel_halt(run);
+    return s->call.set[0];
+}
+
 CEL_STEP(cel_ev_unknown)
 {
     run->pos = s->pos;
@@ -278,6 +323,11 @@ CEL_STEP(cel_ev_nsf)
 /* ---- comparisons and arithmetic
  * ----------------------------------------------------------------------------------------- */
 
+static bool scalar(struct bh_cel_value v)
+{
+    return v.kind >= BH_CEL_BOOL && v.kind <= BH_CEL_DOUBLE;
+}
+
 /* Both operands, and the cost of the call. False: *ret is the result (an error). */
 static bool operands(struct bh_cel_run *run, const struct cel_step *s, struct bh_cel_value v[2],
                      struct bh_cel_value *ret)
@@ -290,7 +340,7 @@ static bool operands(struct bh_cel_run *run, const struct cel_step *s, struct bh
         *ret = cel_halt(run);
         return false;
     }
-    if (s->cost != CC_ONE)
+    if (s->cost != CC_ONE && !(s->cost == CC_COMPARE && scalar(v[0]) && scalar(v[1])))
         cost = cel_call_cost((enum cel_cost)s->cost, v, 2, bh_cel_null(), NULL);
     run->pos = s->pos;
     if (cel_charge(run, cost)) {
@@ -335,16 +385,19 @@ CEL_STEP(cel_ev_eq_const)
         r = cel_equal(run, v, k);
         return s->op == OP_EQ ? r : bh_cel_bool(!(r.kind == BH_CEL_BOOL && r.b));
     }
-    /* Below ten code points the cost is 1, or 0 when one side is empty: no need to count. */
+    eq = v.n == k.n && memcmp(v.s, k.s, k.n) == 0;
+    /* The smaller side decides the cost: 1 for up to ten code points; equal strings need no
+     * counting. */
     if (size == 0 || v.n == 0)
         size = 0;
     else if (size <= 10 || v.n <= 10)
         size = 1;
+    else if (eq)
+        size = (size_t)s->call.by_size;
     else
         size = cel_call_cost(CC_COMPARE, (struct bh_cel_value[]){v, k}, 2, bh_cel_null(), NULL);
     if (cel_charge(run, size))
         return cel_halt(run);
-    eq = v.n == k.n && memcmp(v.s, k.s, k.n) == 0;
     return bh_cel_bool(s->op == OP_EQ ? eq : !eq);
 }
 
@@ -905,13 +958,15 @@ int bh_cel_eval(const struct bh_cel_program *p, const struct bh_cel_value *vars,
                 struct bh_arena *a, uint64_t cost_limit, struct bh_cel_result *ret,
                 struct bh_err *err)
 {
-    struct cel_local few[8] = {0};
+    struct cel_local few[8];
     struct bh_cel_run run = {
         .a = a, .vars = vars, .nvars = nvars, .p = p, .locals = few, .limit = cost_limit};
     const struct cel_error *e;
 
     if (p->nlocals > BH_COUNT(few))
         run.locals = bh_new_n(a, struct cel_local, p->nlocals);
+    else if (p->nlocals)
+        memset(few, 0, p->nlocals * sizeof(few[0]));
     ret->value = p->root->eval(&run, p->root);
     ret->cost = run.cost;
     ret->line = ret->col = 0;

@@ -8,6 +8,8 @@
 
 CEL_STEP(cel_ev_const);
 CEL_STEP(cel_ev_attr);
+CEL_STEP(cel_ev_path);    /* a variable and constant keys: the plain case of an attribute */
+CEL_STEP(cel_ev_ready);   /* a parsed constant: quantity('1Gi'); charged like the call */
 CEL_STEP(cel_ev_unknown); /* a name nobody declared, in a program without types */
 CEL_STEP(cel_ev_cond);
 CEL_STEP(cel_ev_and);

@@ -187,7 +187,7 @@ CEL_FN(cel_f_ip_is_global)
 CEL_FN(cel_f_cidr)
 {
     struct bh_ip ip;
-    unsigned bits;
+    unsigned bits = 0;
     const char *why = cidr_why(run->a, bh_cel_as_str(args[0]), &ip, &bits);
 
     (void)n;
@@ -197,7 +197,7 @@ CEL_FN(cel_f_cidr)
 CEL_FN(cel_f_is_cidr)
 {
     struct bh_ip ip;
-    unsigned bits;
+    unsigned bits = 0;
 
     (void)n;
     return bh_cel_bool(!cidr_why(run->a, bh_cel_as_str(args[0]), &ip, &bits));
@@ -256,7 +256,7 @@ CEL_FN(cel_f_cidr_contains_ip)
 CEL_FN(cel_f_cidr_contains_cidr)
 {
     struct bh_ip ip;
-    unsigned bits;
+    unsigned bits = 0;
     const char *why;
 
     (void)n;

@@ -373,7 +373,7 @@ CEL_FN(cel_f_format)
 
     (void)n;
     for (size_t i = 0; i < s.n && !why;) {
-        struct clause c;
+        struct clause c = {0};
 
         if (s.p[i] != '%') {
             bh_buf_addc(&b, s.p[i++]);
@@ -438,7 +438,7 @@ bool cel_format_check(struct cel_compiler *c, struct cel_ast *call)
     for (size_t i = 0; i < s.n;) {
         struct cel_ast *arg;
         struct bh_cel_value v;
-        struct clause cl;
+        struct clause cl = {0};
         const char *why;
 
         if (s.p[i++] != '%')

@@ -368,6 +368,7 @@ struct cel_step {
             void *regex;                    /* compiled constant pattern */
             const struct bh_cel_value *set; /* constants of x in [..] */
             size_t set_n;
+            uint32_t by_size; /* cost of comparing the constant with an equal string */
             bool by_name;
         } call;
         struct {

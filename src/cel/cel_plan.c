@@ -170,6 +170,14 @@ static const struct cel_step *plan_path(struct planner *pl, struct cel_ast *e)
     s->at.q = q;
     s->at.nq = (uint8_t)n;
     s->at.test_only = test;
+    if (s->at.root == ROOT_VAR && !test) {
+        bool plain = true;
+
+        for (size_t i = 0; i < n; i++)
+            plain &= q[i].constant && !q[i].optional;
+        if (plain)
+            s->eval = cel_ev_path;
+    }
     if (test) {
         s->is_attr = false;
         s->at.base--; /* has() does not pay for the identifier */
@@ -185,7 +193,7 @@ static const struct cel_step *plan_arm(struct planner *pl, struct cel_ast *e)
     const struct cel_step *s = plan(pl, e);
     struct cel_step *n;
 
-    if (!s->is_attr || s->eval != cel_ev_attr)
+    if (!s->is_attr || (s->eval != cel_ev_attr && s->eval != cel_ev_path))
         return s;
     n = bh_arena_memdup(pl->a, s, sizeof(*s));
     n->at.base = 0;
@@ -295,6 +303,23 @@ static void plan_cost(struct cel_step *s, const struct cel_ast *e)
     s->cost = e->ndecls == 1 ? e->decls[0]->ov->cost : CC_ONE;
 }
 
+/* A parser of a constant runs now; only its cost is left for later. One that errs is left as it is.
+ */
+static const struct cel_step *plan_ready(struct planner *pl, const struct cel_ast *e,
+                                         struct cel_step *s)
+{
+    struct bh_cel_run run = {.a = pl->a, .p = pl->p, .limit = UINT64_MAX, .pos = s->pos};
+    struct bh_cel_value v = s->eval(&run, s);
+    struct cel_step *r;
+
+    if (v.kind == BH_CEL_ERROR)
+        return s;
+    r = new_step(pl, e, cel_ev_ready);
+    r->call.set = bh_arena_memdup(pl->a, &v, sizeof(v));
+    r->call.set_n = (size_t)run.cost;
+    return r;
+}
+
 static const struct cel_step *plan_call(struct planner *pl, struct cel_ast *e)
 {
     bool all_const;
@@ -329,7 +354,12 @@ static const struct cel_step *plan_call(struct planner *pl, struct cel_ast *e)
         s->args[1]->val.kind == BH_CEL_STRING) {
         s->eval = cel_ev_eq_const;
         s->call.set_n = (size_t)cel_size(s->args[1]->val); /* its code points, counted once */
+        s->call.by_size = (uint32_t)cel_call_cost(
+            CC_COMPARE, (struct bh_cel_value[]){s->args[1]->val, s->args[1]->val}, 2, bh_cel_null(),
+            NULL);
     }
+    if (all_const && e->ndecls == 1 && e->decls[0]->ov->cost == CC_PARSE)
+        return plan_ready(pl, e, s);
     if (all_const && e->n == 1 && e->ndecls > 0 && (e->decls[0]->ov->flags & OV_CONV)) {
         struct bh_cel_value v = fold_now(pl, s);
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "api/gen/resource_v1.h"
 #include "cel/cel_int.h"
 
 #define DRIVER_SIZE 63 /* limits of the API, for estimates */
@@ -101,17 +102,31 @@ static struct bh_cel_value device_field(const struct bh_cel_device *d, size_t i)
 static bool device_get(struct bh_cel_run *run, const struct bh_cel_map *m, struct bh_cel_value key,
                        struct bh_cel_value *ret)
 {
-    static const uint8_t len[] = {6, 10, 8, 24};
+    size_t i;
 
     (void)run;
     if (key.kind != BH_CEL_STRING)
         return false;
-    for (size_t i = 0; i < BH_COUNT(len); i++)
-        if (key.n == len[i] && memcmp(key.s, device_fields[i], len[i]) == 0) {
-            *ret = device_field(m->data, i);
-            return true;
-        }
-    return false;
+    switch (key.n) { /* the four names differ in length */
+    case 6:
+        i = 0;
+        break;
+    case 10:
+        i = 1;
+        break;
+    case 8:
+        i = 2;
+        break;
+    case 24:
+        i = 3;
+        break;
+    default:
+        return false;
+    }
+    if (memcmp(key.s, device_fields[i], key.n) != 0)
+        return false;
+    *ret = device_field(m->data, i);
+    return true;
 }
 
 static void device_at(struct bh_cel_run *run, const struct bh_cel_map *m, size_t i,
@@ -216,6 +231,49 @@ struct bh_cel_device *bh_cel_device_new(struct bh_arena *a, const struct bh_cel_
     d->m.ops = &device_ops;
     d->m.data = d;
     return d;
+}
+
+static struct bh_cel_attr attr_of(const struct bh_resource_v1_device_attribute_entry *e)
+{
+    const struct bh_resource_v1_device_attribute *v = &e->value;
+    struct bh_cel_attr at = {.name = e->key};
+
+    if (v->has_int) {
+        at.kind = BH_CEL_ATTR_INT;
+        at.i = v->int_;
+    } else if (v->has_bool) {
+        at.kind = BH_CEL_ATTR_BOOL;
+        at.b = v->bool_;
+    } else if (v->has_string) {
+        at.kind = BH_CEL_ATTR_STRING;
+        at.s = v->string;
+    } else if (v->has_version) {
+        at.kind = BH_CEL_ATTR_VERSION;
+        at.s = v->version;
+    } else {
+        at.is_list = true; /* or no value at all: neither can be evaluated */
+    }
+    return at;
+}
+
+struct bh_cel_device *bh_cel_device_from_api(struct bh_arena *a, struct bh_str driver,
+                                             const struct bh_resource_v1_device *d)
+{
+    struct bh_cel_attr *attrs = bh_new_n(a, struct bh_cel_attr, d->attributes.n);
+    struct bh_cel_capacity *caps = bh_new_n(a, struct bh_cel_capacity, d->capacity.n);
+    struct bh_cel_device_in in = {.driver = driver,
+                                  .attrs = attrs,
+                                  .attrs_n = d->attributes.n,
+                                  .caps = caps,
+                                  .caps_n = d->capacity.n,
+                                  .allow_multiple = d->has_allow_multiple_allocations &&
+                                                    d->allow_multiple_allocations};
+
+    for (size_t i = 0; i < in.attrs_n; i++)
+        attrs[i] = attr_of(&d->attributes.p[i]);
+    for (size_t i = 0; i < in.caps_n; i++)
+        caps[i] = (struct bh_cel_capacity){d->capacity.p[i].key, d->capacity.p[i].value.value};
+    return bh_cel_device_new(a, &in);
 }
 
 void bh_cel_device_value(const struct bh_cel_device *d, struct bh_arena *a,
