@@ -258,8 +258,10 @@ static void handle(void *arg, struct bh_http_exchange *x)
         write_object(f, x, false);
     } else if (bh_str_eqc(x->method, "DELETE")) {
         if (obj) {
-            respond(x, 200, *obj);
-            drop(f, x->path);
+            struct bh_str last = *obj;
+
+            drop(f, x->path); /* the exchange is gone after its answer */
+            respond(x, 200, last);
         } else if (bh_str_find(x->query, BH_S("fieldSelector")) >= 0) {
             wipe(f, x);
         } else {

@@ -1,0 +1,67 @@
+/* The parts of `bulkhead device`. Private to cli. */
+#ifndef BH_CLI_DEVICE_CMD_H
+#define BH_CLI_DEVICE_CMD_H
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct bh_arena;
+struct bh_client;
+struct bh_client_res;
+struct bh_kind;
+struct bh_loop;
+struct bh_obj;
+struct bh_resource_v1_device;
+struct bh_resource_v1_resource_slice;
+
+struct device_opts {
+    const char *kubeconfig, *data_dir, *driver, *output;
+    struct bh_str pool;
+    int64_t xid;
+    const char **args; /* what is neither an option nor its value */
+    size_t args_n;
+};
+
+/* What the API says about devices. All objects are referenced until device_api_close(). */
+struct device_objs {
+    struct bh_obj **p;
+    size_t n;
+};
+struct device_api {
+    struct bh_arena *a;
+    struct bh_loop *loop;
+    struct bh_client *client;
+    struct device_objs slices, claims, rules;
+    /* The call that the loop is running for. */
+    struct device_objs *list_to;
+    struct bh_err err;
+    bool done;
+};
+
+BH_MUST int device_api_open(struct device_api *api, const struct device_opts *o,
+                            struct bh_err *err);
+void device_api_close(struct device_api *api);
+/* Reads slices, claims and taint rules; rules may be missing when the cluster does not serve them.
+ */
+BH_MUST int device_api_read(struct device_api *api, struct bh_err *err);
+void device_api_done(void *arg,
+                     const struct bh_client_res *res); /* ends device_api_wait(); arg is the api */
+BH_MUST int device_api_wait(struct device_api *api, struct bh_err *err);
+
+/* A device of the newest generation of its pool. */
+struct device_ref {
+    struct bh_str driver, pool, name;
+    const struct bh_resource_v1_device *dev;
+};
+/* for (size_t s = 0, d = 0; device_next(api, &s, &d, &ref);) */
+bool device_next(const struct device_api *api, size_t *slice, size_t *dev, struct device_ref *ret);
+/* Finds "gpu-3" or "POOL/gpu-3". -BH_E_NOT_FOUND, and -BH_E_CONFLICT when several nodes have one of
+ * that name. */
+BH_MUST int device_find(const struct device_api *api, const struct device_opts *o, const char *text,
+                        struct device_ref *ret, struct bh_err *err);
+
+int device_list(const struct device_opts *o, struct bh_err *err);
+int device_taint(const struct device_opts *o, struct bh_err *err);
+int device_untaint(const struct device_opts *o, struct bh_err *err);
+
+#endif

@@ -1,0 +1,205 @@
+/* `bulkhead device` against a toy API server, as processes of their own. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../tests/fake_api.h"
+#include "base/buf.h"
+#include "base/fs.h"
+#include "base/test.h"
+#include "cli/commands.h"
+#include "driver/gpu_faults.h"
+#include "net/loop.h"
+
+/* This test binary, called by the plug-in's name, is the plug-in. */
+__attribute__((constructor)) static void maybe_device(int argc, char **argv)
+{
+    if (strcmp(argv[0], "kubectl-device") == 0) {
+        int r = bh_device_main(argc, argv);
+
+        (void)fflush(stdout);
+        _exit(r);
+    }
+}
+
+#define SLICES "/apis/resource.k8s.io/v1/resourceslices"
+#define RULES  "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+
+struct fix {
+    struct bh_loop *l;
+    struct bh_fake_api *api;
+    char dir[64], kubeconfig[96];
+    int status;
+    struct bh_buf out;
+};
+
+static void ended(void *arg, const struct bh_proc_result *res)
+{
+    struct fix *f = arg;
+
+    f->status = res->exit_code;
+    bh_buf_clear(&f->out);
+    bh_buf_adds(&f->out, res->out);
+    bh_buf_adds(&f->out, res->err);
+    bh_loop_stop(f->l);
+}
+
+/* Runs `bulkhead device WORDS…`; the output is in f->out. */
+static int run(struct fix *f, const char *words)
+{
+    const char *argv[24] = {"kubectl-device"};
+    char buf[400];
+    struct bh_proc_opts o = {.file = "/proc/self/exe",
+                             .argv = argv,
+                             .output_max = 1 << 16,
+                             .stdout_fd = -1,
+                             .stderr_fd = -1,
+                             .timeout_ms = 10000};
+    struct bh_str rest;
+    size_t n = 1;
+
+    (void)snprintf(buf, sizeof(buf), "%s --kubeconfig %s --data-dir %s", words, f->kubeconfig,
+                   f->dir);
+    rest = bh_s(buf);
+    while (rest.n > 0 && n + 1 < BH_COUNT(argv)) {
+        struct bh_str w = bh_str_cut(&rest, ' ');
+
+        buf[w.p - buf + (ptrdiff_t)w.n] = '\0';
+        argv[n++] = w.p;
+    }
+    if (bh_proc_spawn(f->l, &o, ended, f, NULL, NULL) < 0)
+        bh_test_fail(__FILE__, __LINE__, "cannot start");
+    else
+        bh_loop_run(f->l);
+    return f->status;
+}
+
+static bool said(const struct fix *f, const char *text)
+{
+    return bh_str_find(bh_buf_str(&f->out), bh_s(text)) >= 0;
+}
+
+static void slice_put(struct fix *f, const char *name, const char *node)
+{
+    char path[128], json[1024];
+
+    (void)snprintf(path, sizeof(path), SLICES "/%s", name);
+    (void)snprintf(
+        json, sizeof(json),
+        "{\"kind\":\"ResourceSlice\",\"apiVersion\":\"resource.k8s.io/"
+        "v1\",\"metadata\":{\"name\":\"%s\"},"
+        "\"spec\":{\"driver\":\"gpu.bulkhead.dev\",\"nodeName\":\"%s\",\"pool\":{\"name\":\"%s\","
+        "\"generation\":1,\"resourceSliceCount\":1},\"devices\":[{\"name\":\"gpu-10\"},{\"name\":"
+        "\"gpu-2\","
+        "\"attributes\":{\"model\":{\"string\":\"H200\"}},\"capacity\":{\"memory\":{\"value\":"
+        "\"141Gi\"}},"
+        "\"taints\":[{\"key\":\"gpu.bulkhead.dev/"
+        "xid\",\"value\":\"79\",\"effect\":\"NoExecute\"}]}]}}",
+        name, node, node);
+    bh_fake_api_put(f->api, path, json);
+}
+
+static void fix_init(struct fix *f)
+{
+    memset(f, 0, sizeof(*f));
+    f->l = bh_loop_new_real(NULL);
+    f->api = bh_fake_api_new(f->l);
+    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/bh-device-XXXXXX");
+    BH_CHECK(mkdtemp(f->dir) != NULL);
+    (void)snprintf(f->kubeconfig, sizeof(f->kubeconfig), "%s/kubeconfig", f->dir);
+    bh_fake_api_kubeconfig(f->api, f->kubeconfig);
+    slice_put(f, "s1", "n1");
+    bh_fake_api_put(f->api, "/apis/resource.k8s.io/v1/resourceclaims/c1",
+                    "{\"kind\":\"ResourceClaim\",\"apiVersion\":\"resource.k8s.io/"
+                    "v1\",\"metadata\":{\"name\":\"c1\","
+                    "\"namespace\":\"default\"},\"spec\":{\"devices\":{}},\"status\":{"
+                    "\"allocation\":{\"devices\":{"
+                    "\"results\":[{\"request\":\"a\",\"driver\":\"gpu.bulkhead.dev\",\"pool\":"
+                    "\"n1\",\"device\":"
+                    "\"gpu-2\"}]}},\"reservedFor\":[{\"resource\":\"pods\",\"name\":\"train-0\","
+                    "\"uid\":\"u\"}]}}");
+}
+
+static void fix_done(struct fix *f)
+{
+    f->api = bh_fake_api_free(f->api);
+    f->l = bh_loop_free(f->l);
+    bh_buf_done(&f->out);
+    BH_EQ(bh_fs_remove_tree(f->dir, NULL), 0);
+}
+
+BH_TEST(device_list)
+{
+    struct fix f;
+
+    fix_init(&f);
+    BH_EQ(run(&f, "list"), 0);
+    BH_STREQ(bh_buf_str(&f.out),
+             "NODE   DEVICE   MODEL   MEMORY   CLAIM        POD       TAINTS\n"
+             "n1     gpu-2    H200    141Gi    default/c1   train-0   "
+             "gpu.bulkhead.dev/xid=79:NoExecute\n"
+             "n1     gpu-10                    <none>       <none>    <none>\n");
+    BH_EQ(run(&f, "list -o json"), 0);
+    BH_CHECK(said(&f, "\"device\":\"gpu-2\""));
+    BH_CHECK(said(&f, "\"taints\":[\"gpu.bulkhead.dev/xid=79:NoExecute\"]"));
+    BH_EQ(run(&f, "list --node n9"), 0);
+    BH_CHECK(said(&f, "no devices"));
+    BH_EQ(run(&f, "list -o yaml"), 2);
+    fix_done(&f);
+}
+
+BH_TEST(device_taint_and_untaint)
+{
+    struct fix f;
+
+    fix_init(&f);
+    BH_EQ(run(&f, "taint gpu-10 example.com/rest=1:NoSchedule"), 0);
+    BH_EQ(bh_fake_api_count(f.api, RULES), 1);
+    BH_CHECK(bh_str_find(bh_fake_api_first(f.api, RULES),
+                         BH_S("\"pool\":\"n1\",\"device\":\"gpu-10\"")) > 0);
+    BH_EQ(run(&f, "list"), 0);
+    BH_CHECK(said(&f, "example.com/rest=1:NoSchedule"));
+    BH_EQ(run(&f, "taint gpu-10 example.com/rest=1:NoSchedule"), 1);
+    BH_CHECK(said(&f, "already has the taint"));
+    BH_EQ(run(&f, "untaint gpu-10 other"), 1);
+    BH_EQ(run(&f, "untaint n1/gpu-10 example.com/rest"), 0);
+    BH_EQ(bh_fake_api_count(f.api, RULES), 0);
+    BH_EQ(run(&f, "untaint gpu-2 gpu.bulkhead.dev/xid"), 1);
+    BH_CHECK(said(&f, "bulkhead device clear gpu-2"));
+    BH_EQ(run(&f, "taint gpu-9 k:NoExecute"), 1);
+    BH_CHECK(said(&f, "no device 'gpu-9'"));
+    BH_EQ(run(&f, "taint gpu-2 k:Explode"), 2);
+    BH_EQ(run(&f, "taint gpu-2"), 2);
+    slice_put(&f, "s2", "n2");
+    BH_EQ(run(&f, "taint gpu-2 k:NoExecute"), 1);
+    BH_CHECK(said(&f, "several nodes have a device gpu-2"));
+    BH_EQ(run(&f, "taint n2/gpu-2 k:NoExecute"), 0);
+    fix_done(&f);
+}
+
+BH_TEST(device_fault_and_clear)
+{
+    const struct bh_str names[] = {BH_S("gpu-0"), BH_S("gpu-1")};
+    struct fix f;
+    char driver[96];
+
+    fix_init(&f);
+    (void)snprintf(driver, sizeof(driver), "%s/driver", f.dir);
+    BH_EQ(run(&f, "fault gpu-1 --xid 79"), 1);
+    BH_CHECK(said(&f, "no GPU driver has run"));
+    BH_EQ(bh_fs_mkdir_p(driver, 0755, NULL), 0);
+    BH_EQ(bh_devices_store(driver, names, 2, NULL), 0);
+    BH_EQ(run(&f, "fault gpu-1 --xid 79"), 0);
+    BH_CHECK(said(
+        &f, "gpu-1: XID 79 (GPU has fallen off the bus), taint gpu.bulkhead.dev/xid=79:NoExecute"));
+    BH_EQ(run(&f, "fault gpu-7 --xid 79"), 1);
+    BH_CHECK(said(&f, "no device 'gpu-7'; there are 2, from gpu-0 to gpu-1"));
+    BH_EQ(run(&f, "fault gpu-1"), 2);
+    BH_EQ(run(&f, "fault gpu-1 --xid many"), 2);
+    BH_EQ(run(&f, "clear gpu-1"), 0);
+    BH_CHECK(said(&f, "1 fault cleared"));
+    BH_EQ(run(&f, "clear gpu-1"), 1);
+    BH_EQ(run(&f, "explode"), 2);
+    fix_done(&f);
+}
