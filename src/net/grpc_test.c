@@ -2,7 +2,9 @@
  */
 #include "net/grpc.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -411,5 +413,102 @@ BH_TEST(grpc_server_survives_hostile_frames)
     hostile(&f, huge_frame, sizeof(huge_frame) - 1);
     hostile(&f, bad_settings, sizeof(bad_settings) - 1);
     hostile(&f, bad_hpack, sizeof(bad_hpack) - 1);
+    fix_done(&f);
+}
+
+/* ---- grpcio, when tests/interop/grpc.sh has made one ---- */
+
+static void peer_ended(void *arg, const struct bh_proc_result *res)
+{
+    struct fix *f = arg;
+
+    if (res->exit_code != 0 && res->signal == 0)
+        bh_test_fail(__FILE__, __LINE__, "grpcio: %.*s%.*s", BH_SF(res->out), BH_SF(res->err));
+    got_one(f);
+}
+
+static bool peer_start(struct fix *f, const char *mode, struct bh_proc **ret)
+{
+    const char *python = getenv("BH_GRPC_PYTHON");
+    const char *argv[] = {python, "tests/interop/grpc_peer.py", mode, f->path, NULL};
+    const struct bh_proc_opts o = {.file = python,
+                                   .argv = argv,
+                                   .output_max = 1 << 16,
+                                   .stdout_fd = -1,
+                                   .stderr_fd = -1,
+                                   .timeout_ms = 60000,
+                                   .die_with_parent = true};
+
+    if (!python || access(argv[1], R_OK) < 0)
+        return false;
+    return bh_proc_spawn(f->l, &o, peer_ended, f, ret, NULL) == 0;
+}
+
+BH_TEST(grpc_interop_client_of_others)
+{
+    struct fix f;
+
+    fix_init(&f, true);
+    if (peer_start(&f, "call", NULL)) {
+        f.waiting = 1;
+        bh_timer_start(&f.guard, 60000);
+        bh_loop_run(f.l);
+        bh_timer_stop(&f.guard);
+        run_ms(&f, 50);
+        BH_CHECK(f.cancels >= 1);
+    } else {
+        bh_test_skip("BH_GRPC_PYTHON is not set: run tests/interop/grpc.sh");
+    }
+    fix_done(&f);
+}
+
+BH_TEST(grpc_interop_server_of_others)
+{
+    struct fix f;
+    struct bh_proc *proc = NULL;
+    size_t n = 5 << 20;
+    char *big;
+
+    fix_init(&f, false);
+    if (!peer_start(&f, "serve", &proc)) {
+        bh_test_skip("BH_GRPC_PYTHON is not set: run tests/interop/grpc.sh");
+        fix_done(&f);
+        return;
+    }
+    for (int i = 0; i < 500 && f.last_state != BH_GRPC_READY; i++)
+        run_ms(&f, 20);
+    BH_EQ(f.last_state, BH_GRPC_READY);
+    (void)bh_grpc_unary(f.cl, "/t.T/Echo", BH_S("hello"), 5000, unary_done, &f);
+    run(&f, 1);
+    BH_STREQ(bh_buf_str(&f.body), "hello");
+    big = bh_calloc(1, n);
+    (void)bh_grpc_unary(f.cl, "/t.T/Echo", (struct bh_str){big, n}, 9000, unary_done, &f);
+    run(&f, 1);
+    BH_EQ(f.body.n, n);
+    bh_free(big);
+    (void)bh_grpc_unary(f.cl, "/t.T/Fail", BH_S("x"), 5000, unary_done, &f);
+    run(&f, 1);
+    BH_EQ(f.status, BH_GRPC_NOT_FOUND);
+    BH_STREQ(bh_s(f.message), "no such thing: 100%\n\303\244");
+    (void)bh_grpc_unary(f.cl, "/t.T/Nope", BH_S("x"), 5000, unary_done, &f);
+    run(&f, 1);
+    BH_EQ(f.status, BH_GRPC_UNIMPLEMENTED);
+    (void)bh_grpc_unary(f.cl, "/t.T/Hold", BH_S("x"), 200, unary_done, &f);
+    run(&f, 1);
+    BH_EQ(f.status, BH_GRPC_DEADLINE_EXCEEDED);
+    bh_buf_clear(&f.body);
+    f.stream = bh_grpc_stream_open(f.cl, "/t.T/Count", 5000, &s_ops, &f);
+    BH_EQ(bh_grpc_stream_send(f.stream, BH_S("ab")), 0);
+    bh_grpc_stream_close_send(f.stream);
+    run(&f, 1);
+    BH_EQ(f.messages, 3);
+    for (int i = 0; i < 90; i++)
+        (void)bh_grpc_unary(f.cl, "/t.T/Echo", BH_S("x"), 9000, unary_done, &f);
+    run(&f, 90);
+    BH_EQ(f.status, BH_GRPC_OK);
+    f.waiting = 1;
+    bh_proc_kill(proc, SIGKILL);
+    bh_loop_run(f.l);
+    (void)unlink(f.path);
     fix_done(&f);
 }
