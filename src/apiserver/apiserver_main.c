@@ -172,7 +172,7 @@ static int run(struct config *c, struct bh_loop *l, struct bh_store *store, stru
     if (r == 0)
         r = bh_apiserver_listen(srv, &c->listen, &port, err);
     if (r == 0)
-        r = bh_kubeconfig_write(c->listen.cert_dir, c->data_dir, port, err);
+        r = bh_admin_kubeconfig_write(c->listen.cert_dir, c->data_dir, port, err);
     if (r == 0) {
         (void)sigemptyset(&set);
         (void)sigaddset(&set, SIGTERM);

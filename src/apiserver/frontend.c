@@ -187,7 +187,10 @@ static void handle(void *arg, struct bh_http_exchange *x)
     d->x = x;
     to.arg = d;
     bh_http_on_close(x, on_close, d);
+    /* The answer may be given inside the call, and would free the exchange. */
+    (void)bh_http_ref(x);
     d->id = bh_apiserver_handle(f->srv, &rq, &to);
+    bh_http_unref(x);
 }
 
 int bh_apiserver_listen(struct bh_apiserver *srv, const struct bh_apiserver_listen_opts *o,
