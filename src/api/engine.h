@@ -57,9 +57,6 @@ BH_MUST int bh_json_peek_kind(struct bh_str json, struct bh_arena *a,
 void bh_msg_encode_json(const struct bh_type *t, const void *obj, struct bh_buf *out);
 void bh_kind_encode_json(const struct bh_kind *k, const void *obj,
                          struct bh_buf *out); /* kind, apiVersion first */
-/* The same with empty lists and maps that are present, which ownership (api/fieldpath.h) tells from
- * absent ones. Of a zeroed struct it gives what ownership compares a new object with. */
-void bh_kind_encode_json_exact(const struct bh_kind *k, const void *obj, struct bh_buf *out);
 /* A list: {"kind":"PodList","apiVersion":"v1","metadata":…,"items":[…]} from the generated list
  * struct. */
 void bh_kind_encode_list_json(const struct bh_kind *k, const void *list, struct bh_buf *out);

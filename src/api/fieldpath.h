@@ -44,8 +44,8 @@ struct bh_fset_diff {
 };
 BH_MUST int bh_fset_compare(const struct bh_type *t, struct bh_str old_doc, struct bh_str new_doc,
                             struct bh_arena *a, struct bh_fset_diff *ret, struct bh_err *err);
-/* The same of two structs of type t, without any text: what bh_fset_compare() gives for their exact
- * encodings, many times faster. */
+/* The same of two structs of type t, without any text: what bh_fset_compare() gives for their
+ * JSON, many times faster. */
 void bh_fset_compare_structs(const struct bh_type *t, const void *old_obj, const void *new_obj,
                              struct bh_arena *a, struct bh_fset_diff *ret);
 /* Dotted field names: {"status", "metadata.labels"}. */
@@ -88,7 +88,7 @@ struct bh_managed_convert {
 
 /* An update (also a patch, also a create) by one manager: what it added or changed becomes its own
  * and leaves the others, what it removed leaves everybody. Documents come from
- * bh_kind_encode_json_exact() in the version self->api_version; for a create old_doc is that of a
+ * bh_kind_encode_json() in the version self->api_version; for a create old_doc is that of a
  * zeroed struct. */
 struct bh_managed_update {
     const struct bh_type *t;

@@ -484,6 +484,8 @@ static int map_entries(struct dec *d, const struct bh_field *f, struct map_dec *
         rc = bh_json_peek(&d->rd) == BH_JSON_NULL
                  ? bh_json_take_null(&d->rd, err)
                  : dec_elem(d, f, bh_at(e, f->value_off), go, &fr, err);
+        if (f->type == BH_T_BYTES && !((struct bh_str *)bh_at(e, f->value_off))->p)
+            ((struct bh_str *)bh_at(e, f->value_off))->p = ""; /* null is stored as no bytes */
         if (rc < 0)
             return rc;
     }

@@ -75,9 +75,9 @@ static void enc_bytes(struct bh_buf *out, struct bh_str s)
     bh_putc(out, '"');
 }
 
-static void enc_msg(const struct bh_type *t, const void *obj, bool exact, struct bh_buf *out);
+static void enc_msg(const struct bh_type *t, const void *obj, struct bh_buf *out);
 
-static void enc_elem(const struct bh_field *f, const void *p, bool exact, struct bh_buf *out)
+static void enc_elem(const struct bh_field *f, const void *p, struct bh_buf *out)
 {
     const struct bh_intstr *is;
 
@@ -124,18 +124,17 @@ static void enc_elem(const struct bh_field *f, const void *p, bool exact, struct
             put_i64(out, is->i);
         break;
     case BH_T_MESSAGE:
-        enc_msg(f->msg, p, exact, out);
+        enc_msg(f->msg, p, out);
         break;
     }
 }
 
 void bh_elem_encode_json(const struct bh_field *f, const void *p, struct bh_buf *out)
 {
-    enc_elem(f, p, false, out);
+    enc_elem(f, p, out);
 }
 
-static void enc_list(const struct bh_field *f, const struct bh_vec *v, bool exact,
-                     struct bh_buf *out)
+static void enc_list(const struct bh_field *f, const struct bh_vec *v, struct bh_buf *out)
 {
     if (!v->p) {
         bh_put(out, "null", 4);
@@ -145,13 +144,12 @@ static void enc_list(const struct bh_field *f, const struct bh_vec *v, bool exac
     for (size_t i = 0; i < v->n; i++) {
         if (i)
             bh_putc(out, ',');
-        enc_elem(f, bh_cat(v->p, i * f->elem_size), exact, out);
+        enc_elem(f, bh_cat(v->p, i * f->elem_size), out);
     }
     bh_putc(out, ']');
 }
 
-static void enc_map(const struct bh_field *f, const struct bh_vec *v, bool exact,
-                    struct bh_buf *out)
+static void enc_map(const struct bh_field *f, const struct bh_vec *v, struct bh_buf *out)
 {
     if (!v->p) {
         bh_put(out, "null", 4);
@@ -165,40 +163,39 @@ static void enc_map(const struct bh_field *f, const struct bh_vec *v, bool exact
             bh_putc(out, ',');
         bh_enc_str(out, *(const struct bh_str *)e);
         bh_putc(out, ':');
-        enc_elem(f, bh_cat(e, f->value_off), exact, out);
+        enc_elem(f, bh_cat(e, f->value_off), out);
     }
     bh_putc(out, '}');
 }
 
-static void enc_field(const struct bh_field *f, const void *obj, bool exact, struct bh_buf *out)
+static void enc_field(const struct bh_field *f, const void *obj, struct bh_buf *out)
 {
     const void *p = bh_cat(obj, f->off);
 
     if (f->shape == BH_LIST) {
-        enc_list(f, p, exact, out);
+        enc_list(f, p, out);
     } else if (f->shape == BH_MAP) {
-        enc_map(f, p, exact, out);
+        enc_map(f, p, out);
     } else if (bh_is_ptr_msg(f)) {
         if (*(const void *const *)p)
-            enc_msg(f->msg, *(const void *const *)p, exact, out);
+            enc_msg(f->msg, *(const void *const *)p, out);
         else
             bh_put(out, "null", 4);
     } else if (f->off_has != UINT32_MAX && !bh_get_has(obj, f)) {
         bh_put(out, "null", 4);
     } else {
-        enc_elem(f, p, exact, out);
+        enc_elem(f, p, out);
     }
 }
 
 void bh_field_encode_json(const struct bh_field *f, const void *obj, struct bh_buf *out)
 {
-    enc_field(f, obj, false, out);
+    enc_field(f, obj, out);
 }
 
 /* The members of a message, without the braces. */
 struct how {
     bool top;   /* kind and apiVersion are written from the kind */
-    bool exact; /* empty lists and maps that are present are not left out */
     bool first; /* no member was written yet */
 };
 
@@ -208,14 +205,13 @@ static void enc_members(const struct bh_type *t, const void *obj, struct how *h,
         const struct bh_field *f = &t->fields[i];
 
         if (f->flags & BH_F_INLINE) {
-            struct how in = {.exact = h->exact, .first = h->first};
+            struct how in = {.first = h->first};
 
             enc_members(f->msg, bh_cat(obj, f->off), &in, out);
             h->first = in.first;
             continue;
         }
-        if (!(f->flags & BH_F_ALWAYS) &&
-            (h->exact ? !bh_field_is_set(f, obj) : bh_field_is_empty(f, obj)))
+        if (!(f->flags & BH_F_ALWAYS) && bh_field_is_empty(f, obj))
             continue;
         if (h->top && !f->num && (bh_str_eqc(f->json, "kind") || bh_str_eqc(f->json, "apiVersion")))
             continue;
@@ -228,16 +224,16 @@ static void enc_members(const struct bh_type *t, const void *obj, struct how *h,
         bh_putc(out, '"');
         bh_put(out, f->json.p, n);
         bh_put(out, "\":", 2);
-        enc_field(f, obj, h->exact, out);
+        enc_field(f, obj, out);
     }
 }
 
-static void enc_msg(const struct bh_type *t, const void *obj, bool exact, struct bh_buf *out)
+static void enc_msg(const struct bh_type *t, const void *obj, struct bh_buf *out)
 {
-    struct how h = {.exact = exact, .first = true};
+    struct how h = {.first = true};
 
     if (t->flags & BH_M_BARE) {
-        enc_field(bh_bare_field(t), obj, exact, out);
+        enc_field(bh_bare_field(t), obj, out);
         return;
     }
     bh_putc(out, '{');
@@ -247,13 +243,13 @@ static void enc_msg(const struct bh_type *t, const void *obj, bool exact, struct
 
 void bh_msg_encode_json(const struct bh_type *t, const void *obj, struct bh_buf *out)
 {
-    enc_msg(t, obj, false, out);
+    enc_msg(t, obj, out);
 }
 
 static void enc_top(struct bh_str kind, struct bh_str api_version, const struct bh_type *t,
-                    const void *obj, bool exact, struct bh_buf *out)
+                    const void *obj, struct bh_buf *out)
 {
-    struct how h = {.top = true, .exact = exact};
+    struct how h = {.top = true};
 
     bh_buf_addz(out, "{\"kind\":\"");
     bh_buf_adds(out, kind);
@@ -266,17 +262,12 @@ static void enc_top(struct bh_str kind, struct bh_str api_version, const struct 
 
 void bh_kind_encode_json(const struct bh_kind *k, const void *obj, struct bh_buf *out)
 {
-    enc_top(k->kind, k->api_version, k->type, obj, false, out);
-}
-
-void bh_kind_encode_json_exact(const struct bh_kind *k, const void *obj, struct bh_buf *out)
-{
-    enc_top(k->kind, k->api_version, k->type, obj, true, out);
+    enc_top(k->kind, k->api_version, k->type, obj, out);
 }
 
 void bh_kind_encode_list_json(const struct bh_kind *k, const void *list, struct bh_buf *out)
 {
-    enc_top(k->list_kind, k->api_version, k->list_type, list, false, out);
+    enc_top(k->list_kind, k->api_version, k->list_type, list, out);
 }
 
 void bh_ref_encode_json(const struct bh_ref *r, struct bh_buf *out)

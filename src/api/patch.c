@@ -169,6 +169,8 @@ static struct bh_jv *parent_of(struct jp *j, struct bh_str path, struct bh_str *
         }
         part = token(j->a, part);
         if (at->kind == BH_JSON_OBJ) {
+            bh_patch_sort(
+                at); /* upstream reads what it passes into a map, which is written sorted */
             at = bh_jv_get(at, part);
         } else if (at->kind == BH_JSON_ARR) {
             int64_t i;
@@ -230,6 +232,7 @@ static bool add(struct jp *j, struct bh_jv *in, struct bh_str key, struct bh_jv 
 
     if (in->kind == BH_JSON_OBJ) {
         (void)bh_jv_set(j->a, in, key, v);
+        bh_patch_sort(in);
         return true;
     }
     n = (int64_t)in->n_items;
@@ -402,6 +405,23 @@ static int read_op(struct bh_jv *v, struct op *o, struct bh_err *err)
     return rc;
 }
 
+/* Members that no operation has. */
+static void note_unknown(const struct bh_jv *o, size_t index, struct bh_strict *strict,
+                         struct bh_arena *a)
+{
+    static const char *const known[] = {"op", "from", "path", "value"};
+
+    for (size_t i = 0; o->kind == BH_JSON_OBJ && i < o->n_members; i++) {
+        size_t k = 0;
+
+        while (k < BH_COUNT(known) && !bh_str_eqc(o->members[i].key, known[k]))
+            k++;
+        if (k == BH_COUNT(known))
+            bh_patch_note(strict, a, "json patch unknown field \"%.*s\"",
+                          bh_str_fmt(a, "[%zu].%.*s", index, BH_SF(o->members[i].key)));
+    }
+}
+
 int bh_patch_json(struct bh_str doc, struct bh_str patch, struct bh_arena *a, struct bh_buf *out,
                   struct bh_strict *strict, struct bh_err *err)
 {
@@ -421,12 +441,15 @@ int bh_patch_json(struct bh_str doc, struct bh_str patch, struct bh_arena *a, st
 
     if (n > BH_PATCH_OPS_MAX)
         return bh_err_set(err, BH_E_LIMIT,
-                          "The allowed maximum operations in a JSON patch is %d, got %zu",
+                          "Request entity too large: The allowed maximum operations in a JSON "
+                          "patch is %d, got %zu",
                           BH_PATCH_OPS_MAX, n);
     for (size_t i = 0; i < n; i++) { /* a malformed one spoils all */
         rc = read_op(&p.items[i], &o, err);
         if (rc < 0)
             return rc;
+        if (strict)
+            note_unknown(&p.items[i], i, strict, a);
     }
     rc = bh_jv_parse(a, doc, NULL, &j.doc, err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
@@ -437,6 +460,7 @@ int bh_patch_json(struct bh_str doc, struct bh_str patch, struct bh_arena *a, st
     }
     if (rc < 0)
         return rc;
+    bh_patch_sort(&j.doc);
     bh_jv_write(out, &j.doc, 0);
     return 0;
 }

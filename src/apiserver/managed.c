@@ -85,7 +85,7 @@ static int doc_of(struct bh_rq *rq, const struct bh_kind *hub, const void *obj, 
     int r;
 
     if (!obj) {
-        bh_kind_encode_json_exact(rq->kind, bh_arena_alloc(rq->a, rq->kind->type->size), &b);
+        bh_kind_encode_json(rq->kind, bh_arena_alloc(rq->a, rq->kind->type->size), &b);
         *ret = bh_str_dup(rq->a, bh_buf_str(&b));
         return 0;
     }
@@ -95,7 +95,7 @@ static int doc_of(struct bh_rq *rq, const struct bh_kind *hub, const void *obj, 
     r = bh_from_hub(rq, hub, copy, &conv);
     if (r < 0)
         return r;
-    bh_kind_encode_json_exact(rq->kind, conv, &b);
+    bh_kind_encode_json(rq->kind, conv, &b);
     *ret = bh_str_dup(rq->a, bh_buf_str(&b));
     return 0;
 }
