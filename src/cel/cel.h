@@ -177,6 +177,10 @@ struct bh_str bh_cel_type_name(struct bh_cel_value v);
 BH_MUST int bh_cel_to_json(struct bh_arena *a, struct bh_cel_value v, struct bh_buf *out,
                            struct bh_err *err);
 
+/* The value in the form of the conformance files: {"int64_value":"5"}; also timestamp, duration,
+ * optional_of, optional_none and k8s_value (a text). Everything has this form. */
+void bh_cel_to_value_json(struct bh_arena *a, struct bh_cel_value v, struct bh_buf *out);
+
 /* ---- types and environments
  * ------------------------------------------------------------------------------------ */
 
@@ -212,6 +216,8 @@ const struct bh_cel_type *bh_cel_type_object(struct bh_arena *a, struct bh_str n
                                              const struct bh_cel_field *fields, size_t n);
 /* Same type, structurally. */
 bool bh_cel_type_eq(const struct bh_cel_type *x, const struct bh_cel_type *y);
+/* The type of such a text; NULL when it is none. Objects and parameters are not known. */
+const struct bh_cel_type *bh_cel_type_parse(struct bh_arena *a, struct bh_str text);
 /* As the checker prints it: "list(int)". */
 struct bh_str bh_cel_type_text(struct bh_arena *a, const struct bh_cel_type *t);
 

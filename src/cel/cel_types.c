@@ -262,3 +262,54 @@ struct bh_str bh_cel_type_name(struct bh_cel_value v)
         return v.map->type_name;
     return cel_runtime_type(v)->name;
 }
+
+#define TYPE_DEPTH_MAX 64
+
+static const struct bh_cel_type *parse_type(struct bh_arena *a, struct bh_str *s, unsigned depth)
+{
+    static const struct bh_cel_type *const basic[] = {
+        &cel_t_dyn,   &cel_t_any,       &cel_t_null,     &cel_t_bool,
+        &cel_t_int,   &cel_t_uint,      &cel_t_double,   &cel_t_string,
+        &cel_t_bytes, &cel_t_timestamp, &cel_t_duration, &cel_t_ip,
+        &cel_t_cidr,  &cel_t_url,       &cel_t_quantity, &cel_t_semver};
+    const struct bh_cel_type *p[2] = {NULL, NULL};
+    struct bh_str name;
+    size_t i = 0, np = 0;
+
+    while (i < s->n && s->p[i] != '(' && s->p[i] != ')' && s->p[i] != ',')
+        i++;
+    name = bh_str_trim(bh_str_sub(*s, 0, i));
+    *s = bh_str_sub(*s, i, s->n);
+    if (s->n && s->p[0] == '(') {
+        while (np < 2 && depth > 0 && s->n && (s->p[0] == '(' || s->p[0] == ',')) {
+            *s = bh_str_sub(*s, 1, s->n);
+            p[np] = parse_type(a, s, depth - 1);
+            if (!p[np++])
+                return NULL;
+        }
+        if (!s->n || s->p[0] != ')')
+            return NULL;
+        *s = bh_str_sub(*s, 1, s->n);
+    }
+    if (np == 1 && bh_str_eqc(name, "list"))
+        return bh_cel_type_list(a, p[0], BH_CEL_SIZE_UNKNOWN);
+    if (np == 2 && bh_str_eqc(name, "map"))
+        return bh_cel_type_map(a, p[0], p[1], BH_CEL_SIZE_UNKNOWN);
+    if (np == 1 && bh_str_eqc(name, "optional_type"))
+        return bh_cel_type_optional(a, p[0]);
+    if (np == 0 && bh_str_eqc(name, "timestamp"))
+        return &cel_t_timestamp;
+    if (np == 0 && bh_str_eqc(name, "duration"))
+        return &cel_t_duration;
+    for (i = 0; np == 0 && i < BH_COUNT(basic); i++)
+        if (bh_str_eq(basic[i]->name, name))
+            return basic[i];
+    return NULL;
+}
+
+const struct bh_cel_type *bh_cel_type_parse(struct bh_arena *a, struct bh_str text)
+{
+    const struct bh_cel_type *t = parse_type(a, &text, TYPE_DEPTH_MAX);
+
+    return text.n ? NULL : t;
+}
