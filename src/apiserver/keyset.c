@@ -70,8 +70,13 @@ void bh_keyset_insert(struct bh_keyset *ks, struct bh_keyset_entry *e)
     struct bh_keyset_chunk *c;
     size_t ci, at;
 
-    if (ks->n_chunks == 0)
-        add_chunk(ks, 0, bh_calloc(1, sizeof(*c)));
+    if (ks->n_chunks == 0) {
+        c = bh_calloc(1, sizeof(*c));
+        c->e[c->n++] = e;
+        add_chunk(ks, 0, c);
+        ks->n++;
+        return;
+    }
     ci = find_chunk(ks, e->key);
     c = ks->chunks[ci];
     at = find_in(c, e->key);

@@ -11,7 +11,8 @@
 
 #define ADMIN_DAYS 365
 
-int bh_admin_kubeconfig_write(const char *cert_dir, const char *data_dir, int port, struct bh_err *err)
+int bh_admin_kubeconfig_write(const char *cert_dir, const char *data_dir, int port,
+                              struct bh_err *err)
 {
     static struct bh_str masters[] = {BH_S_INIT("system:masters")};
     BH_AUTO_ARENA a = bh_arena_new(0);

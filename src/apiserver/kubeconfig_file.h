@@ -7,6 +7,6 @@
 /* Writes DATA_DIR/admin.kubeconfig with a client certificate of system:masters issued by the CA in
  * cert_dir. Blocking. */
 BH_MUST int bh_admin_kubeconfig_write(const char *cert_dir, const char *data_dir, int port,
-                                struct bh_err *err);
+                                      struct bh_err *err);
 
 #endif

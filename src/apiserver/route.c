@@ -168,7 +168,7 @@ static int check_method(struct bh_rq *rq)
         return bh_fail_generic(rq, BH_E_METHOD);
     if (ri->old_watch)
         return bh_str_eqc(rq->method, "GET") ? 0 : bh_fail_generic(rq, BH_E_METHOD);
-    if (!rq->sub && named == (bit == BH_V_CREATE))
+    if (!rq->sub && named && bit == BH_V_CREATE)
         return bh_fail_generic(rq, BH_E_METHOD);
     if (!rq->sub && !named && (bit == BH_V_UPDATE || bit == BH_V_PATCH))
         return bh_fail_generic(rq, BH_E_METHOD);
