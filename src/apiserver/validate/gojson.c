@@ -36,6 +36,8 @@ static const struct go_name {
     {"ips", "IPs", NULL},
     {"nfs", "NFS", NULL},
     {"os", "OS", NULL},
+    {"seLinuxChangePolicy", "SELinuxChangePolicy", NULL},
+    {"seLinuxOptions", "SELinuxOptions", NULL},
     {"string", "StringValue", "DeviceAttribute"},
     {"strings", "StringValues", "DeviceAttribute"},
     {"tcpSocket", "TCPSocket", NULL},

@@ -12,10 +12,38 @@ static bool gate_on(void *arg, struct bh_str name)
     return env->gate ? env->gate(env->arg, name) : bh_gate_default(name);
 }
 
+/* A lifecycle that held nothing but a signal goes with it. */
+static void drop_stop_signals(const struct bh_rules_env *env, struct bh_core_v1_pod *p,
+                              const struct bh_core_v1_pod *old)
+{
+    struct bh_pod_iter it = {.spec = &p->spec};
+
+    if (bh_rules_gate(env, "ContainerStopSignals"))
+        return;
+    if (old) {
+        struct bh_pod_iter was = {.spec = &old->spec};
+
+        while (bh_pod_next(&was))
+            if (was.c->lifecycle && was.c->lifecycle->has_stop_signal)
+                return;
+    }
+    while (bh_pod_next(&it)) {
+        struct bh_core_v1_container *c = (struct bh_core_v1_container *)(uintptr_t)it.c;
+
+        if (!c->lifecycle || !c->lifecycle->has_stop_signal)
+            continue;
+        c->lifecycle->has_stop_signal = false;
+        c->lifecycle->stop_signal = BH_S("");
+        if (!c->lifecycle->post_start && !c->lifecycle->pre_stop)
+            c->lifecycle = NULL;
+    }
+}
+
 static void drop_gated(const struct bh_rules_env *env, struct bh_core_v1_pod *p,
                        const struct bh_core_v1_pod *old)
 {
     bh_msg_drop_gated(&bh_core_v1_pod_type, p, old, gate_on, (void *)(uintptr_t)env);
+    drop_stop_signals(env, p, old);
 }
 
 /* ---- create ---- */

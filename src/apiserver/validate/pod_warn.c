@@ -186,11 +186,13 @@ static void whole_bytes(const struct warner *w, const struct bh_fpath *at,
 {
     const struct bh_str *v = bh_str_map_get(m, key);
     struct bh_quantity q;
+    int64_t milli;
 
     if (!v)
         return;
     q = bh_v_qty(*v);
-    if (bh_quantity_milli_value(q) % 1000 != 0)
+    milli = bh_quantity_milli_value(q);
+    if (milli != INT64_MAX && milli % 1000 != 0)
         warn(w, BH_FPK(at, key), "fractional byte value %.*s is invalid, must be an integer",
              BH_SF(quoted(w, bh_quantity_str(w->env->a, q))));
 }

@@ -60,6 +60,7 @@ static const struct gate {
     {"RelaxedServiceNameValidation", true},
     {"ResourceHealthStatus", true},
     {"ResourceHealthStatusMessage", true},
+    {"RestartAllContainersOnContainerExits", true},
     {"SELinuxChangePolicy", true},
     {"SELinuxMountReadWriteOncePod", true},
     {"ShardedListAndWatch", false},

@@ -135,7 +135,7 @@ void bh_v_affinity(struct bh_field_errs *e, const struct bh_fpath *at,
 static void positive(struct bh_field_errs *e, const struct bh_fpath *at, int64_t v)
 {
     if (v <= 0)
-        bh_fe_invalid_i64(e, at, v, "must be greater than 0");
+        bh_fe_invalid_i64(e, at, v, "must be greater than zero");
 }
 
 static void inclusion(struct bh_field_errs *e, const struct bh_fpath *at, bool has,

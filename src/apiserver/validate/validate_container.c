@@ -813,8 +813,19 @@ static void lifecycle(struct bh_field_errs *e, const struct bh_fpath *at,
 
 /* ---- restart rules ---- */
 
+static void restart_action(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str action,
+                           const struct bh_pod_opts *o)
+{
+    if (!bh_rules_gate(o->env, "RestartAllContainersOnContainerExits")) {
+        if (!bh_str_eqc(action, "Restart"))
+            BH_V_NOT_SUPPORTED(e, at, action, "Restart");
+    } else if (!BH_V_ONE_OF(action, "Restart", "RestartAllContainers")) {
+        BH_V_NOT_SUPPORTED(e, at, action, "Restart", "RestartAllContainers");
+    }
+}
+
 static void restart_rules(struct bh_field_errs *e, const struct bh_fpath *at,
-                          const struct bh_core_v1_container *c)
+                          const struct bh_core_v1_container *c, const struct bh_pod_opts *o)
 {
     const struct bh_core_v1_container_restart_rule_vec *v = &c->restart_policy_rules;
     const struct bh_fpath *policy = BH_FP(at, "restartPolicy"),
@@ -833,8 +844,7 @@ static void restart_rules(struct bh_field_errs *e, const struct bh_fpath *at,
         const struct bh_core_v1_container_restart_rule *r = &v->p[i];
         const struct bh_fpath *ix = BH_FPI(rules, i), *codes = BH_FP(ix, "exitCodes");
 
-        if (!bh_str_eqc(r->action, "Restart"))
-            BH_V_NOT_SUPPORTED(e, BH_FP(ix, "action"), r->action, "Restart");
+        restart_action(e, BH_FP(ix, "action"), r->action, o);
         if (!r->exit_codes) {
             bh_fe_required(e, codes, "must be specified");
             continue;
@@ -855,7 +865,7 @@ static void init_restart(struct bh_field_errs *e, const struct bh_fpath *at,
         return;
     }
     if (!bh_pod_restartable(c))
-        restart_rules(e, at, c);
+        restart_rules(e, at, c, o);
     else if (c->restart_policy_rules.n)
         bh_fe_forbidden(
             e, BH_FP(at, "restartPolicyRules"),
@@ -927,7 +937,7 @@ void bh_v_containers(struct bh_field_errs *e, const struct bh_fpath *at,
             lifecycle(e, BH_FP(ix, "lifecycle"), c->lifecycle, s);
         probes(e, ix, c, s);
         if (bh_rules_gate(o->env, "ContainerRestartRules"))
-            restart_rules(e, ix, c);
+            restart_rules(e, ix, c, o);
         else if (c->has_restart_policy)
             bh_fe_forbidden(e, BH_FP(ix, "restartPolicy"),
                             "may not be set for non-init containers");

@@ -91,7 +91,7 @@ void bh_v_warn(const struct bh_rules_env *env, struct bh_str_vec *out, const cha
     BH_PRINTF(3, 4);
 
 /* Name checks that are no plain format. */
-const char *bh_v_node_name(struct bh_str s, char *buf);
+#define bh_v_node_name bh_check_dns1123_subdomain
 const char *bh_v_any_name(struct bh_str s, char *buf); /* a path segment only */
 
 /* The tables of the files. */

@@ -101,11 +101,6 @@ const char *bh_v_any_name(struct bh_str s, char *buf)
     return bh_check_path_segment(s, buf);
 }
 
-const char *bh_v_node_name(struct bh_str s, char *buf)
-{
-    return bh_check_dns1123_subdomain(s, buf);
-}
-
 /* ---- labels, annotations ---- */
 
 void bh_v_label_name(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
@@ -221,19 +216,24 @@ static void finalizers(struct bh_field_errs *e, const struct bh_fpath *at,
                            "finalizer orphan and foregroundDeletion cannot be both set");
 }
 
-void bh_v_finalizer(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
+static void known_finalizer(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
 {
-    bh_v_check(e, at, bh_check_qualified_name, s);
     if (bh_str_chr(s, '/', 0) < 0 && !BH_V_ONE_OF(s, "kubernetes", "orphan", "foregroundDeletion"))
         bh_fe_invalid(e, at, s,
                       "name is neither a standard finalizer name nor is it fully qualified");
+}
+
+void bh_v_finalizer(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
+{
+    bh_v_check(e, at, bh_check_qualified_name, s);
+    known_finalizer(e, at, s);
 }
 
 static void kube_finalizers(struct bh_field_errs *e, const struct bh_fpath *at,
                             const struct bh_meta_v1_object_meta *m)
 {
     for (size_t i = 0; i < m->finalizers.n; i++)
-        bh_v_finalizer(e, BH_FPI(BH_FP(at, "finalizers"), i), m->finalizers.p[i]);
+        known_finalizer(e, BH_FPI(BH_FP(at, "finalizers"), i), m->finalizers.p[i]);
 }
 
 /* ---- ObjectMeta ---- */

@@ -198,29 +198,11 @@ static void host_network_ports(struct bh_field_errs *e, const struct bh_fpath *a
  */
 static void search_domain(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
 {
-    struct bh_str plain = s;
-    char *p;
-
     if (bh_str_eqc(s, "."))
         return;
     if (bh_str_ends(s, BH_S(".")))
-        plain = bh_str_sub(s, 0, s.n - 1);
-    p = bh_arena_memdup(e->a, plain.p ? plain.p : "", plain.n ? plain.n : 1);
-    for (size_t i = 0; i < plain.n; i++)
-        if (p[i] == '_')
-            p[i] = 'x';
-    if (bh_v_fits(bh_check_dns1123_subdomain, (struct bh_str){p, plain.n}))
-        return;
-    if (plain.n > 253)
-        bh_fe_invalid(e, at, plain, "must be no more than 253 characters");
-    else
-        bh_fe_invalid(e, at, plain,
-                      "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric "
-                      "characters, '-', '_' or "
-                      "'.', and must start and end with an alphanumeric character (e.g. "
-                      "'example.com', regex used for "
-                      "validation is "
-                      "'[a-z0-9_]([-_a-z0-9]*[a-z0-9])?(\\.[a-z0-9_]([-_a-z0-9]*[a-z0-9])?)*')");
+        s.n--;
+    bh_v_check(e, at, bh_check_dns1123_subdomain_underscore, s);
 }
 
 static void dns_config(struct bh_field_errs *e, const struct bh_fpath *at,

@@ -170,11 +170,31 @@ static void string_value(struct bh_field_errs *e, const struct bh_fpath *at, str
         bh_fe_too_long(e, at, VALUE_BYTES_MAX);
 }
 
-static void version_value(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
+/* By the grammar alone: its numbers may be longer than any that is compared. */
+static bool is_semver(struct bh_arena *a, struct bh_str s)
 {
     struct bh_semver v;
+    size_t n = 0, numbers = 0, start = 0;
 
-    if (!bh_semver_parse(s, &v))
+    for (;; n++) {
+        bool end = n == s.n || !(s.p[n] >= '0' && s.p[n] <= '9');
+
+        if (!end)
+            continue;
+        if (n == start || (n > start + 1 && s.p[start] == '0'))
+            return false;
+        numbers++;
+        if (n == s.n || s.p[n] != '.' || numbers == 3)
+            break;
+        start = n + 1;
+    }
+    return numbers == 3 &&
+           bh_semver_parse(bh_str_fmt(a, "0.0.0%.*s", BH_SF(bh_str_sub(s, n, s.n))), &v);
+}
+
+static void version_value(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
+{
+    if (!is_semver(e->a, s))
         bh_fe_invalid(e, at, s, "must be a string compatible with semver.org spec 2.0.0");
     string_value(e, at, s);
 }
