@@ -203,10 +203,14 @@ static int serve_verb(struct bh_rq *rq)
 
 static int serve_resource(struct bh_rq *rq)
 {
+    struct bh_str old;
     int r = find_kind(rq);
 
     if (r == 0)
         r = check_method(rq);
+    old = r == 0 && rq->kind ? bh_rules_deprecation(rq->a, rq->kind) : BH_S("");
+    if (old.n)
+        bh_rq_warn(rq, old);
     if (r == 0)
         r = bh_media_negotiate(rq, bh_str_eqc(rq->ri.verb, "watch"));
     if (r < 0)

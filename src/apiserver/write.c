@@ -222,10 +222,10 @@ int bh_write_create(struct bh_rq *rq, void *obj)
     bh_rules_validate_create(&rq->env, hub, h, &errs);
     bh_rules_warnings(&rq->env, hub, BH_S(""), h, NULL, &warnings);
     r = bh_check_errs(rq, hub, m->name, &errs);
-    for (size_t i = 0; i < warnings.n; i++)
-        bh_rq_warn(rq, warnings.p[i]);
     if (r < 0)
         return r;
+    for (size_t i = 0; i < warnings.n; i++)
+        bh_rq_warn(rq, warnings.p[i]);
     have =
         bh_pipeline_head(rq->srv->pipe, rq->res->wc, bh_rq_key(rq, rq->res, m->namespace, m->name));
     if (have)
@@ -413,9 +413,9 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
     bh_rules_validate_update(&rq->env, hub, u->sub, h, old, &errs);
     bh_rules_warnings(&rq->env, hub, u->sub, h, old, &warnings);
     r = bh_check_errs(rq, hub, u->old->name, &errs);
-    for (size_t i = 0; i < warnings.n; i++)
-        bh_rq_warn(rq, warnings.p[i]);
     if (r < 0)
         return r;
+    for (size_t i = 0; i < warnings.n; i++)
+        bh_rq_warn(rq, warnings.p[i]);
     return update_prepared(rq, u, h, old);
 }
