@@ -345,7 +345,7 @@ def snake_label(s):
 
 
 def unquote(s):
-    return re.sub(r"\\(.)", r"\1", s[1:-1]) if s.startswith('"') else s
+    return re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], s[1:-1]) if s.startswith('"') else s
 
 
 class Schema:
