@@ -101,13 +101,15 @@ static struct cel_ast *expand_has(struct mx *m)
 enum form { F_ALL, F_EXISTS, F_ONE, F_MAP, F_FILTER, F_TLIST, F_TMAP, F_TENTRY };
 
 /* Iteration variables into f; false with an issue. */
-static bool iter_vars(struct mx *m, unsigned vars, struct cel_fold *f)
+static bool iter_vars(struct mx *m, enum form form, unsigned vars, struct cel_fold *f)
 {
+    bool quantifier = form == F_ALL || form == F_EXISTS || form == F_ONE;
+
     for (unsigned i = 0; i < vars; i++)
         if (m->args[i]->kind != AST_IDENT || m->args[i]->leading_dot) {
             cel_issue_add(m->c, m->args[i]->pos,
-                          vars == 1 ? "argument must be a simple name"
-                                    : "argument is not an identifier");
+                          vars == 1 && quantifier ? "argument must be a simple name"
+                                                  : "argument is not an identifier");
             return false;
         }
     if (vars == 2 && bh_str_eq(m->args[0]->name, m->args[1]->name)) {
@@ -130,7 +132,7 @@ static struct cel_ast *expand_loop(struct mx *m, enum form form, unsigned vars)
     struct cel_ast **a = m->args + vars; /* what stands after the variables */
     struct cel_ast *filter = NULL, *t = a[0];
 
-    if (!iter_vars(m, vars, &f))
+    if (!iter_vars(m, form, vars, &f))
         return NULL;
     if (form == F_MAP || form >= F_TLIST) {
         if (m->n == vars + 2) {

@@ -429,8 +429,8 @@ static struct cel_ast *call(struct parser *p, struct cel_ast *target, struct bh_
         return NULL;
     e = cel_macro(p->c, target, name, it.v + (target ? 1 : 0), (uint32_t)it.n - (target ? 1 : 0),
                   pos, &done);
-    if (done)
-        return e ? e : fail(p);
+    if (done) /* after an issue the parse goes on, to find what stands further left */
+        return e ? e : cel_ast_const(p->c, bh_cel_null(), pos);
     e = cel_ast_call(p->c, bh_str_dup(p->c->a, name).p, target != NULL, it.v, (uint32_t)it.n, pos);
     return checked(p, e);
 }

@@ -290,14 +290,13 @@ void bh_cel_device_value(const struct bh_cel_device *d, struct bh_arena *a,
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct bh_cel_env *env;
 
-static void env_init(void)
+struct bh_cel_env *bh_cel_device_env_new(void)
 {
-    struct bh_arena *a;
+    struct bh_cel_env *e = bh_cel_env_new(BH_CEL_ENV_BIND);
+    struct bh_arena *a = bh_cel_env_arena(e);
     const struct bh_cel_type *name, *id, *attr, *inner;
     struct bh_cel_field *f;
 
-    env = bh_cel_env_new(BH_CEL_ENV_BIND);
-    a = bh_cel_env_arena(env);
     name = bh_cel_type_sized(a, &cel_t_string, DRIVER_SIZE);
     id = bh_cel_type_sized(a, &cel_t_string, ID_SIZE);
     attr = bh_cel_type_sized(a, &cel_t_any, VALUE_SIZE);
@@ -308,8 +307,14 @@ static void env_init(void)
     inner = bh_cel_type_map(a, id, &cel_t_quantity, MAP_SIZE);
     f[2] = (struct bh_cel_field){BH_S("capacity"), bh_cel_type_map(a, name, inner, MAP_SIZE)};
     f[3] = (struct bh_cel_field){BH_S("allowMultipleAllocations"), &cel_t_bool};
-    (void)bh_cel_env_var(env, BH_S("device"),
+    (void)bh_cel_env_var(e, BH_S("device"),
                          bh_cel_type_object(a, BH_S("kubernetes.DRADevice"), f, 4));
+    return e;
+}
+
+static void env_init(void)
+{
+    env = bh_cel_device_env_new();
 }
 
 const struct bh_cel_env *bh_cel_device_env(void)

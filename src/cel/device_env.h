@@ -102,6 +102,8 @@ BH_MUST int bh_cel_selector_match(const struct bh_cel_selector *s, const struct 
 /* The environment itself, for commands and tests: shared, read-only, made at first use. Slot 0 is
  * device. */
 const struct bh_cel_env *bh_cel_device_env(void);
+/* One of the caller's own, to declare more in; bh_cel_env_free() it. */
+struct bh_cel_env *bh_cel_device_env_new(void);
 struct bh_cel_value;
 void bh_cel_device_value(const struct bh_cel_device *d, struct bh_arena *a,
                          struct bh_cel_value *ret);
