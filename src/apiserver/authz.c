@@ -35,17 +35,6 @@ static const struct rule scheduler[] = {
     {"patch update", "scheduling.k8s.io", "podgroups/status"},
 };
 
-static const struct rule controller_manager[] = {
-    {"create patch update", "core events.k8s.io", "events"},
-    {"create get update", "coordination.k8s.io", "leases"},
-    {"create delete get update", "core", "secrets"},
-    {"create get update", "core", "serviceaccounts"},
-    {"get", "core", "namespaces configmaps"},
-    {"create", "core", "serviceaccounts/token"},
-    {"create", "authentication.k8s.io", "tokenreviews"},
-    {"create", "authorization.k8s.io", "subjectaccessreviews"},
-};
-
 static bool has_word(const char *list, struct bh_str word)
 {
     struct bh_str rest = bh_s(list);
@@ -122,15 +111,16 @@ static bool self_review(const struct bh_authz_attrs *at)
              bh_str_eqc(at->resource, "selfsubjectreviews")));
 }
 
-/* The controllers of kube-system run under service accounts of their own; none of them sets the
- * status of devices. */
+/* The controllers of kube-system run under service accounts of their own upstream, and under the
+ * manager's identity here: it may what they may. None of them sets the status of devices. */
 static bool is_controller(const struct bh_authz_attrs *at)
 {
     struct bh_str name = at->user->name;
 
-    return bh_str_starts(name, BH_S("system:serviceaccount:kube-system:")) &&
-           (bh_str_ends(name, BH_S("-controller")) || bh_str_ends(name, BH_S("-collector"))) &&
-           !bh_str_eqc(at->subresource, "driver");
+    return !bh_str_eqc(at->subresource, "driver") &&
+           (bh_str_eqc(name, "system:kube-controller-manager") ||
+            (bh_str_starts(name, BH_S("system:serviceaccount:kube-system:")) &&
+             (bh_str_ends(name, BH_S("-controller")) || bh_str_ends(name, BH_S("-collector")))));
 }
 
 bool bh_authz_builtin(void *arg, const struct bh_authz_attrs *at, char *reason, size_t reason_n)
@@ -144,9 +134,6 @@ bool bh_authz_builtin(void *arg, const struct bh_authz_attrs *at, char *reason, 
         return true;
     if (bh_str_eqc(user, "system:kube-scheduler"))
         return any_rule(scheduler, BH_COUNT(scheduler), at);
-    if (bh_str_eqc(user, "system:kube-controller-manager"))
-        return any_rule(controller_manager, BH_COUNT(controller_manager), at) ||
-               bh_str_eqc(at->verb, "list") || bh_str_eqc(at->verb, "watch");
     if (bh_str_starts(user, BH_S("system:node:")) && in_group(at->user, "system:nodes"))
         return bh_authz_node(srv, bh_str_sub(user, 12, user.n), at, reason, reason_n);
     return false;
