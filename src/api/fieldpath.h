@@ -78,8 +78,9 @@ void bh_managers_encode(struct bh_managers *m, struct bh_buf *out);
 #define BH_UPDATERS_MAX                                                                            \
     10 /* Update entries of one object; the oldest merge into "ancient-changes" */
 
-/* Gives both documents in another version, for entries that were made through that one; false when
- * it cannot: such entries are then compared in the version at hand. */
+/* Gives both documents in another version of the group, for entries that were made through that
+ * one; false when it cannot: such entries are dropped, as are those of another group. Without it,
+ * all of one group are compared in the version at hand. */
 struct bh_managed_convert {
     bool (*fn)(void *arg, struct bh_str api_version, const struct bh_type **ret_t,
                struct bh_str *ret_old, struct bh_str *ret_new);

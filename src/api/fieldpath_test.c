@@ -65,6 +65,93 @@ BH_TEST(fset_algebra)
     BH_CHECK(bh_fset_equal(bh_fset_union(a, x, NULL), x));
 }
 
+static struct bh_str after(struct bh_arena *a, const char *before, const char *old_doc,
+                           const char *new_doc, const char *manager)
+{
+    const struct bh_kind *k = bh_kind_by_api_version(BH_S("v1"), BH_S("Pod"));
+    struct bh_managers m = {0};
+    struct bh_err err = {0};
+    struct bh_managed_update u = {.t = k->type,
+                                  .old_doc = bh_s(old_doc),
+                                  .new_doc = bh_s(new_doc),
+                                  .self = {.manager = bh_s(manager),
+                                           .operation = BH_S("Update"),
+                                           .api_version = BH_S("v1"),
+                                           .time = {1767225600, 0}}};
+    BH_AUTO_BUF out = {0};
+
+    BH_EQ(bh_managers_decode(bh_s(before), a, &m, &err), 0);
+    BH_EQ(bh_managers_update(&m, &u, a, NULL, &err), 0);
+    bh_managers_encode(&m, &out);
+    return bh_str_dup(a, bh_buf_str(&out));
+}
+
+#define ENTRY(manager, version, fields)                                                            \
+    "{\"manager\":\"" manager "\",\"operation\":\"Update\",\"apiVersion\":\"" version              \
+    "\",\"time\":\"2026-01-01T00:00:00Z\",\"fieldsType\":\"FieldsV1\",\"fieldsV1\":" fields "}"
+
+BH_TEST(updates_move_ownership)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+
+    /* a changed field goes to who changed it; the map itself stays */
+    BH_STREQ(
+        after(a, "[" ENTRY("m1", "v1", "{\"f:metadata\":{\"f:labels\":{\".\":{},\"f:a\":{}}}}") "]",
+              "{\"metadata\":{\"labels\":{\"a\":\"1\"}}}",
+              "{\"metadata\":{\"labels\":{\"a\":\"2\"}}}", "m2"),
+        "[" ENTRY("m1", "v1", "{\"f:metadata\":{\"f:labels\":{}}}") "," ENTRY(
+            "m2", "v1", "{\"f:metadata\":{\"f:labels\":{\"f:a\":{}}}}") "]");
+    /* a removed field leaves everybody, an owner of nothing goes */
+    BH_STREQ(after(a, "[" ENTRY("m1", "v1", "{\"f:spec\":{\"f:nodeName\":{}}}") "]",
+                   "{\"spec\":{\"nodeName\":\"n\"}}", "{\"spec\":{}}", "m2"),
+             "[]");
+    /* nothing changed: nothing is written, the time neither */
+    BH_STREQ(after(a, "[" ENTRY("m1", "v1", "{\"f:spec\":{\"f:nodeName\":{}}}") "]",
+                   "{\"spec\":{\"nodeName\":\"n\"}}", "{\"spec\":{\"nodeName\":\"n\"}}", "m2"),
+             "[" ENTRY("m1", "v1", "{\"f:spec\":{\"f:nodeName\":{}}}") "]");
+    /* one item becomes two of the same key: a leaf */
+    BH_STREQ(
+        after(a, "[]", "{\"status\":{\"conditions\":[{\"type\":\"A\"}]}}",
+              "{\"status\":{\"conditions\":[{\"type\":\"A\"},{\"type\":\"A\",\"status\":\"x\"}]}}",
+              "m"),
+        "[" ENTRY("m", "v1",
+                  "{\"f:status\":{\"f:conditions\":{\"k:{\\\"type\\\":\\\"A\\\"}\":{}}}}") "]");
+    /* entries of another group cannot be converted */
+    BH_STREQ(after(a, "[" ENTRY("m1", "events.k8s.io/v1", "{\"f:note\":{}}") "]", "{}",
+                   "{\"spec\":{\"nodeName\":\"n\"}}", "m1"),
+             "[" ENTRY("m1", "v1", "{\"f:spec\":{\".\":{},\"f:nodeName\":{}}}") "]");
+    /* names, versions and the like belong to nobody */
+    BH_STREQ(
+        after(a, "[]", "{}", "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"x\",\"uid\":\"u\"}}", "m"),
+        "[]");
+}
+
+/* The eleventh updater merges the oldest two of one version. */
+BH_TEST(updaters_are_capped)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    BH_AUTO_BUF before = {0};
+    struct bh_managers m = {0};
+    struct bh_err err = {0};
+
+    bh_buf_addc(&before, '[');
+    for (int i = 0; i < 10; i++)
+        bh_buf_addf(&before,
+                    "%s{\"manager\":\"m%d\",\"operation\":\"Update\",\"apiVersion\":\"v1\","
+                    "\"time\":\"2025-01-01T00:00:0%dZ\","
+                    "\"fieldsType\":\"FieldsV1\",\"fieldsV1\":{\"f:x%d\":{}}}",
+                    i ? "," : "", i, i, i);
+    bh_buf_addc(&before, ']');
+    struct bh_str now =
+        after(a, bh_buf_cstr(&before), "{}", "{\"spec\":{\"nodeName\":\"n\"}}", "new");
+
+    BH_EQ(bh_managers_decode(now, a, &m, &err), 0);
+    BH_EQ(m.n, 10);
+    BH_STREQ(m.p[0].manager, "ancient-changes");
+    BH_STREQ(text(a, m.p[0].set), "{\"f:x0\":{},\"f:x1\":{}}");
+    BH_STREQ(m.p[9].manager, "new");
+}
+
 /* What a creation gave its only manager, as recorded. Kinds whose objects the server fills in after
  * ownership is settled (addresses, tokens, tolerations) own less than the answer shows: nothing may
  * be missing here either. */

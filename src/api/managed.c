@@ -109,18 +109,17 @@ static bool same_manager(const struct bh_manager *x, const struct bh_manager *y)
            bh_str_eq(x->api_version, y->api_version) && bh_str_eq(x->subresource, y->subresource);
 }
 
+/* *ret_known: false when the documents cannot be had in that version. */
 static int diff_in(const struct bh_managed_update *u, struct bh_str version, struct bh_arena *a,
-                   struct bh_fset_diff *ret, struct bh_err *err)
+                   struct bh_fset_diff *ret, bool *ret_known, struct bh_err *err)
 {
     const struct bh_type *t = u->t;
     struct bh_str o = u->old_doc, n = u->new_doc;
 
-    if (!bh_str_eq(version, u->self.api_version) && u->convert &&
-        !u->convert->fn(u->convert->arg, version, &t, &o, &n)) {
-        t = u->t;
-        o = u->old_doc;
-        n = u->new_doc;
-    }
+    *ret_known = bh_str_eq(version, u->self.api_version) || !u->convert ||
+                 u->convert->fn(u->convert->arg, version, &t, &o, &n);
+    if (!*ret_known)
+        return 0;
     int rc = 0;
 
     if (u->old_obj && u->new_obj && t == u->t)
@@ -133,6 +132,14 @@ static int diff_in(const struct bh_managed_update *u, struct bh_str version, str
     ret->modified = bh_fset_recursive_difference(a, ret->modified, u->reset);
     ret->added = bh_fset_recursive_difference(a, ret->added, u->reset);
     return 0;
+}
+
+static bool same_group(struct bh_str x, struct bh_str y)
+{
+    struct bh_str gx = bh_str_chr(x, '/', 0) < 0 ? BH_S("") : bh_str_cut(&x, '/');
+    struct bh_str gy = bh_str_chr(y, '/', 0) < 0 ? BH_S("") : bh_str_cut(&y, '/');
+
+    return bh_str_eq(gx, gy);
 }
 
 static void drop_empty(struct bh_managers *m)
@@ -219,8 +226,8 @@ int bh_managers_update(struct bh_managers *m, const struct bh_managed_update *u,
 {
     struct bh_fset_diff d, other;
     struct bh_str other_version = {NULL, 0};
-    bool changed = false;
-    int rc = diff_in(u, u->self.api_version, a, &d, err);
+    bool changed = false, known;
+    int rc = diff_in(u, u->self.api_version, a, &d, &known, err);
 
     if (rc < 0)
         return rc;
@@ -228,12 +235,22 @@ int bh_managers_update(struct bh_managers *m, const struct bh_managed_update *u,
         struct bh_manager *e = &m->p[i];
         const struct bh_fset_diff *in = &d;
 
+        if (!same_group(e->api_version, u->self.api_version)) {
+            e->set = NULL; /* upstream drops what it cannot convert */
+            changed = true;
+            continue;
+        }
         if (u->convert && !bh_str_eq(e->api_version, u->self.api_version)) {
             if (!bh_str_eq(e->api_version, other_version)) {
-                rc = diff_in(u, e->api_version, a, &other, err);
+                rc = diff_in(u, e->api_version, a, &other, &known, err);
                 if (rc < 0)
                     return rc;
                 other_version = e->api_version;
+            }
+            if (!known) {
+                e->set = NULL;
+                changed = true;
+                continue;
             }
             in = &other;
         }
@@ -246,8 +263,8 @@ int bh_managers_update(struct bh_managers *m, const struct bh_managed_update *u,
             changed = true;
         }
     }
-    struct bh_fset *mine = bh_fset_strip_meta(
-        a, bh_fset_difference(a, bh_fset_union(a, d.modified, d.added), d.removed));
+    /* What was removed and added at once (an item that has become two of one key) stays. */
+    struct bh_fset *mine = bh_fset_strip_meta(a, bh_fset_union(a, d.modified, d.added));
 
     if (!bh_fset_empty(mine)) {
         size_t i = 0;
