@@ -97,7 +97,9 @@ uint64_t bh_client_delete(struct bh_client *c, const struct bh_kind *k, struct b
 
 /* An informer keeps a local set of objects equal to the server's: list, watch, resume, relist when
  * expired, back-off when the server is away. Handlers run on the loop in event order. obj arguments
- * are borrowed: reference what is kept. */
+ * are borrowed: reference what is kept. An object that was deleted and made again under its name is
+ * a deletion and an addition, never an update. A kind that the server does not serve is a set
+ * without objects. A handler may free its informer. */
 struct bh_informer;
 struct bh_informer_ops {
     void (*added)(void *arg, struct bh_obj *obj);
@@ -126,12 +128,17 @@ struct bh_recorder *bh_recorder_free(struct bh_recorder *r);
 void bh_event(struct bh_recorder *r, const struct bh_obj *regarding, const char *type,
               const char *reason, const char *fmt, ...) BH_PRINTF(5, 6);
 
-/* Leader election through a Lease (15 s, renewed after 10 s, retried each 2 s as upstream). started
- * and stopped run on the loop; after stopped the component must not write. */
+/* Leader election through a Lease (15 s, given up when 10 s passed without renewal, tried each 2 s,
+ * as upstream). started and stopped run on the loop and may free the leader; after stopped the
+ * component must not write. A leader that lost goes on trying. */
 struct bh_leader;
 struct bh_leader *bh_leader_new(struct bh_client *c, struct bh_str ns, struct bh_str lease,
                                 struct bh_str identity, void (*started)(void *arg),
                                 void (*stopped)(void *arg), void *arg);
-struct bh_leader *bh_leader_free(struct bh_leader *l); /* gives the lease back */
+struct bh_leader *bh_leader_free(struct bh_leader *l); /* gives the lease back, without waiting */
+/* Gives the lease back: for those who free the client next, which would cancel it. Returns false
+ * when it was not ours; else done(arg of the leader) runs once, whatever came of it. Only
+ * bh_leader_free() may follow. */
+BH_MUST bool bh_leader_release(struct bh_leader *l, void (*done)(void *arg));
 
 #endif

@@ -1,7 +1,8 @@
 /* The in-process client: requests enter the API server's handler chain after authentication.
  *
- * A call is copied and started from the loop's defer queue, so that no callback ever runs inside
- * the call that asked for it. Objects that come back are the watch cache's own blocks.
+ * A call is copied and started from a timer of no delay, so that no callback ever runs inside the
+ * call that asked for it, and so that nothing is left behind when client and loop are freed before
+ * its turn. Objects that come back are the watch cache's own blocks.
  */
 #include <stdio.h>
 
@@ -19,24 +20,27 @@ struct inproc {
     struct bh_apiserver *srv;
     struct bh_arena *arena;
     struct bh_user user;
-    struct bh_link calls;
-    bool freed;       /* waits for deferred starts */
-    size_t unstarted; /* calls in the defer queue */
+    struct bh_link waiting;  /* calls that the server does not know yet, in order */
+    struct bh_link starting; /* those of them whose turn has come */
+    struct bh_link calls;    /* calls that the server works on */
+    struct bh_timer pump;    /* starts what waits */
+    bool pumping;            /* the frame of pump_run() is on the stack: it frees */
+    bool freed;
 };
 
 struct inproc_call {
-    struct bh_link link; /* off the list: cancelled or finished */
+    struct bh_link link; /* off all lists: cancelled or finished */
     struct inproc *owner;
     struct bh_arena *arena;
     uint64_t id;
-    uint64_t srv_id; /* of bh_apiserver_handle(), 0 when answered or not started */
+    uint64_t srv_id; /* of bh_apiserver_handle(), 0 when answered or not known yet */
     struct bh_api_request rq;
     bh_client_fn fn;
     void *arg;
     struct bh_timer timeout;
     struct bh_watch_handler watch; /* watch.event is NULL for calls */
     struct bh_err watch_err;       /* what the ERROR event said */
-    bool started, done;
+    bool done;
     int busy; /* frames of ours on the stack: the memory must stay until the last returns */
 };
 
@@ -145,36 +149,42 @@ static void inproc_timeout(void *arg)
     call_leave(k);
 }
 
-static void inproc_gone(struct inproc *c)
+static void inproc_start(struct inproc *c, struct inproc_call *k)
 {
-    if (!c->freed || c->unstarted)
-        return;
-    (void)bh_arena_free(c->arena);
-    bh_free(c);
-}
-
-static void inproc_start(void *arg)
-{
-    struct inproc_call *k = arg;
-    struct inproc *c = k->owner;
+    struct bh_apiserver *srv = c->srv; /* an answer may free the client */
     struct bh_api_sink sink = inproc_sink;
     uint64_t id;
 
-    c->unstarted--;
-    if (k->done) { /* cancelled before it began */
-        call_free(k);
-        inproc_gone(c);
-        return;
-    }
+    bh_list_del(&k->link);
+    bh_list_add_tail(&c->calls, &k->link);
     sink.arg = k;
-    k->started = true;
     call_enter(k);
-    id = bh_apiserver_handle(c->srv, &k->rq, &sink);
-    if (k->done && id)
-        bh_apiserver_cancel(c->srv,
-                            id); /* cancelled from within: the server did not know the id yet */
+    id = bh_apiserver_handle(srv, &k->rq, &sink);
+    if (k->done && id) /* cancelled from within: its id was not known then */
+        bh_apiserver_cancel(srv, id);
     k->srv_id = id;
     call_leave(k);
+}
+
+static void pump_run(void *arg)
+{
+    struct inproc *c = arg;
+
+    /* What an answer asks for waits for the next turn: other events are served in between. */
+    while (!bh_list_empty(&c->waiting)) {
+        struct bh_link *l = c->waiting.next;
+
+        bh_list_del(l);
+        bh_list_add_tail(&c->starting, l);
+    }
+    c->pumping = true;
+    while (!bh_list_empty(&c->starting))
+        inproc_start(c, bh_container(c->starting.next, struct inproc_call, link));
+    c->pumping = false;
+    if (c->freed) {
+        (void)bh_arena_free(c->arena);
+        bh_free(c);
+    }
 }
 
 static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id,
@@ -200,10 +210,10 @@ static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id,
     k->rq.body = bh_str_dup(k->arena, req->body);
     k->rq.user = &c->user;
     k->rq.objects = true;
-    bh_list_add_tail(&c->calls, &k->link);
+    bh_list_add_tail(&c->waiting, &k->link);
     bh_timer_init(&k->timeout, c->base.loop, inproc_timeout, k);
-    c->unstarted++;
-    bh_loop_defer(c->base.loop, inproc_start, k);
+    if (!bh_timer_armed(&c->pump))
+        bh_timer_start(&c->pump, 0);
     return k;
 }
 
@@ -230,33 +240,46 @@ static void call_cancel(struct inproc_call *k)
     if (k->srv_id)
         bh_apiserver_cancel(k->owner->srv, k->srv_id);
     k->done = true;
-    if (k->started && !k->busy)
+    if (!k->busy)
         call_free(k);
+}
+
+/* The call with this id, or any call when id is 0; NULL when there is none. */
+static struct inproc_call *call_find(struct inproc *c, uint64_t id)
+{
+    struct bh_link *const lists[] = {&c->calls, &c->starting, &c->waiting};
+
+    for (size_t i = 0; i < BH_COUNT(lists); i++)
+        bh_list_for(it, lists[i])
+        {
+            struct inproc_call *k = bh_container(it, struct inproc_call, link);
+
+            if (!id || k->id == id)
+                return k;
+        }
+    return NULL;
 }
 
 static void inproc_cancel(struct bh_client *base, uint64_t id)
 {
-    struct inproc *c = (struct inproc *)base;
+    struct inproc_call *k = call_find((struct inproc *)base, id);
 
-    bh_list_for_safe(it, &c->calls)
-    {
-        struct inproc_call *k = bh_container(it, struct inproc_call, link);
-
-        if (k->id == id) {
-            call_cancel(k);
-            return;
-        }
-    }
+    if (k)
+        call_cancel(k);
 }
 
 static void inproc_free(struct bh_client *base)
 {
     struct inproc *c = (struct inproc *)base;
 
-    while (!bh_list_empty(&c->calls))
-        call_cancel(bh_container(c->calls.next, struct inproc_call, link));
+    for (struct inproc_call *k; (k = call_find(c, 0));)
+        call_cancel(k);
+    bh_timer_stop(&c->pump);
     c->freed = true;
-    inproc_gone(c);
+    if (c->pumping)
+        return;
+    (void)bh_arena_free(c->arena);
+    bh_free(c);
 }
 
 static const struct bh_client_vtable inproc_vt = {inproc_call, inproc_watch, inproc_cancel,
@@ -279,5 +302,8 @@ struct bh_client *bh_client_new_inproc(struct bh_loop *l, struct bh_apiserver *s
     for (size_t i = 0; i < groups_n; i++)
         c->user.groups.p[i] = bh_str_dup(c->arena, groups[i]);
     bh_list_init(&c->calls);
+    bh_list_init(&c->waiting);
+    bh_list_init(&c->starting);
+    bh_timer_init(&c->pump, l, pump_run, c);
     return &c->base;
 }

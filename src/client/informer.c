@@ -2,8 +2,12 @@
  *
  * The state machine is: list -> watch from the list's version -> (ended) watch again from the last
  * version seen -> (Expired) list again. A list that follows an earlier one is delivered as the
- * difference.
+ * difference. Whatever ends at once is not repeated at once: the pause grows from 200 ms to 10 s
+ * and is forgotten when a watch has lived a second or brought something.
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "api/types.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -13,7 +17,11 @@
 
 #define INFORMER_BACKOFF_MIN_MS 200
 #define INFORMER_BACKOFF_MAX_MS 10000
-#define INFORMER_KEY_MAX        320
+#define INFORMER_UNSERVED_MS    30000 /* the server has no such kind: it may learn it */
+#define INFORMER_SHORT_NS       ((int64_t)1000000000)
+#define INFORMER_WATCH_MIN_S    300 /* a watch lives five to ten minutes, as upstream's */
+#define INFORMER_WATCH_GRACE_MS 30000
+#define INFORMER_KEY_MAX        1024 /* a name of an RBAC object has no limit of its own */
 
 struct bh_informer {
     struct bh_client *client;
@@ -26,31 +34,40 @@ struct bh_informer {
     uint64_t rv;        /* last version seen */
     uint64_t call;      /* the list or watch under way, 0 when none */
     struct bh_timer retry;
+    struct bh_timer overdue; /* a watch that should have ended: its server is gone without a word */
     int64_t backoff_ms;
+    int64_t began_ns; /* monotonic: when the watch was asked for */
     bool synced;
     bool relist; /* the next attempt is a list */
+    int busy;    /* frames of ours that call handlers: the last one frees */
+    bool freed;
 };
 
 static void informer_start(void *arg);
 
-static void informer_deliver(struct bh_informer *i, struct bh_obj *old, struct bh_obj *obj)
+static void informer_dispose(struct bh_informer *i)
 {
-    if (!old) {
-        if (i->ops->added)
-            i->ops->added(i->arg, obj);
-    } else if (old->rv != obj->rv) {
-        if (i->ops->updated)
-            i->ops->updated(i->arg, old, obj);
-    }
+    size_t it = 0;
+    void *v;
+
+    while (bh_map_next(&i->objs, &it, NULL, &v))
+        (void)bh_obj_unref(v);
+    bh_map_done(&i->objs);
+    (void)bh_arena_free(i->arena);
+    bh_free(i);
 }
 
-static void informer_put(struct bh_informer *i, struct bh_obj *obj)
+/* Every entry that may call a handler is bracketed by these two: a handler may free the informer.
+ */
+static void informer_enter(struct bh_informer *i)
 {
-    char key[INFORMER_KEY_MAX];
-    struct bh_obj *old = bh_map_put(&i->objs, bh_obj_key(obj, key, sizeof(key)), bh_obj_ref(obj));
+    i->busy++;
+}
 
-    informer_deliver(i, old, obj);
-    (void)bh_obj_unref(old);
+static void informer_leave(struct bh_informer *i)
+{
+    if (--i->busy == 0 && i->freed)
+        informer_dispose(i);
 }
 
 static void informer_drop(struct bh_informer *i, struct bh_str key, struct bh_obj *last)
@@ -59,14 +76,36 @@ static void informer_drop(struct bh_informer *i, struct bh_str key, struct bh_ob
 
     if (!old)
         return;
-    if (i->ops->deleted)
+    if (i->ops->deleted && !i->freed)
         i->ops->deleted(i->arg, last ? last : old);
     (void)bh_obj_unref(old);
 }
 
-static void informer_retry(struct bh_informer *i, bool relist)
+static void informer_put(struct bh_informer *i, struct bh_obj *obj)
 {
-    i->relist = relist;
+    char buf[INFORMER_KEY_MAX];
+    struct bh_str key = bh_obj_key(obj, buf, sizeof(buf));
+    struct bh_obj *old = bh_map_get(&i->objs, key);
+
+    /* Deleted and made again while nobody watched: two objects that share a name. */
+    if (old && !bh_str_eq(old->uid, obj->uid)) {
+        informer_drop(i, key, NULL);
+        old = NULL;
+        if (i->freed)
+            return;
+    }
+    if (old && old->rv == obj->rv)
+        return;
+    (void)bh_map_put(&i->objs, key, bh_obj_ref(obj));
+    if (old && i->ops->updated)
+        i->ops->updated(i->arg, old, obj);
+    else if (!old && i->ops->added)
+        i->ops->added(i->arg, obj);
+    (void)bh_obj_unref(old);
+}
+
+static void informer_retry(struct bh_informer *i)
+{
     i->backoff_ms = i->backoff_ms ? i->backoff_ms * 2 : INFORMER_BACKOFF_MIN_MS;
     if (i->backoff_ms > INFORMER_BACKOFF_MAX_MS)
         i->backoff_ms = INFORMER_BACKOFF_MAX_MS;
@@ -96,36 +135,56 @@ static void informer_sweep(struct bh_informer *i, const struct bh_map *seen)
         informer_drop(i, gone.p[k], NULL);
 }
 
-static void informer_listed(void *arg, const struct bh_client_res *res)
+/* Brings the set to what a list holds, and tells that it is complete. */
+static void informer_take(struct bh_informer *i, struct bh_obj **items, size_t n)
 {
-    struct bh_informer *i = arg;
     struct bh_map seen = {0};
 
-    i->call = 0;
-    if (res->err.code != BH_OK) {
-        bh_log(BH_DEBUG, "list failed, retrying", BH_STR("kind", i->kind->kind),
-               BH_CSTR("error", res->err.msg));
-        informer_retry(i, true);
-        return;
-    }
-    for (size_t k = 0; k < res->items_n; k++) {
+    for (size_t k = 0; k < n; k++) {
         char key[INFORMER_KEY_MAX];
 
-        (void)bh_map_put(&seen, bh_obj_key(res->items[k], key, sizeof(key)), res->items[k]);
+        (void)bh_map_put(&seen, bh_obj_key(items[k], key, sizeof(key)), items[k]);
     }
     informer_sweep(i, &seen);
     bh_map_done(&seen);
-    for (size_t k = 0; k < res->items_n; k++)
-        informer_put(i, res->items[k]);
-    i->rv = res->list_rv;
-    i->backoff_ms = 0;
-    i->relist = false;
-    if (!i->synced) {
-        i->synced = true;
-        if (i->ops->synced)
-            i->ops->synced(i->arg);
+    for (size_t k = 0; k < n && !i->freed; k++)
+        informer_put(i, items[k]);
+    if (i->synced || i->freed)
+        return;
+    i->synced = true;
+    if (i->ops->synced)
+        i->ops->synced(i->arg);
+}
+
+static void informer_failed(struct bh_informer *i, const char *what, const struct bh_err *err)
+{
+    informer_retry(i);
+    bh_log(i->backoff_ms < INFORMER_BACKOFF_MAX_MS ? BH_DEBUG : BH_WARN, what,
+           BH_STR("kind", i->kind->kind), BH_CSTR("error", err->msg));
+}
+
+static void informer_listed(void *arg, const struct bh_client_res *res)
+{
+    struct bh_informer *i = arg;
+
+    i->call = 0;
+    informer_enter(i);
+    if (res->err.code == BH_OK) {
+        i->rv = res->list_rv;
+        i->relist = false;
+        informer_take(i, res->items, res->items_n);
+        if (!i->freed)
+            informer_start(i);
+    } else if (res->err.code == BH_E_NOT_FOUND || res->err.code == BH_E_METHOD) {
+        /* A server that does not know the kind holds none of it: older ones, or a feature that is
+         * off. Nobody should wait for it. */
+        informer_take(i, NULL, 0);
+        if (!i->freed)
+            bh_timer_start(&i->retry, INFORMER_UNSERVED_MS);
+    } else {
+        informer_failed(i, "list failed, retrying", &res->err);
     }
-    informer_start(i);
+    informer_leave(i);
 }
 
 static void informer_event(void *arg, enum bh_cw_type type, struct bh_obj *obj, uint64_t rv)
@@ -136,6 +195,7 @@ static void informer_event(void *arg, enum bh_cw_type type, struct bh_obj *obj, 
     i->backoff_ms = 0;
     if (rv > i->rv)
         i->rv = rv;
+    informer_enter(i);
     switch (type) {
     case BH_CW_ADDED:
     case BH_CW_MODIFIED:
@@ -147,41 +207,60 @@ static void informer_event(void *arg, enum bh_cw_type type, struct bh_obj *obj, 
     case BH_CW_BOOKMARK:
         break;
     }
+    informer_leave(i);
 }
 
 static void informer_ended(void *arg, const struct bh_err *err)
 {
     struct bh_informer *i = arg;
+    bool lived = bh_loop_mono_ns(bh_client_loop(i->client)) - i->began_ns >= INFORMER_SHORT_NS;
 
     i->call = 0;
-    if (err->code == BH_E_GONE) {
-        i->relist = true;
+    bh_timer_stop(&i->overdue);
+    i->relist = err->code == BH_E_GONE;
+    if (lived)
+        i->backoff_ms = 0;
+    if (err->code != BH_OK && err->code != BH_E_GONE)
+        informer_failed(i, "watch failed, retrying", err);
+    else if (lived)
         bh_timer_start(&i->retry, 0);
-    } else if (err->code == BH_OK) {
-        bh_timer_start(&i->retry, 0);
-    } else {
-        informer_retry(i, false);
-    }
+    else
+        informer_retry(i);
+}
+
+/* The connection may be dead without our knowing: no end of it ever came. */
+static void informer_overdue(void *arg)
+{
+    struct bh_informer *i = arg;
+
+    bh_log(BH_DEBUG, "watch did not end in time, starting another", BH_STR("kind", i->kind->kind));
+    bh_client_cancel(i->client, i->call);
+    i->call = 0;
+    informer_start(i);
 }
 
 static void informer_start(void *arg)
 {
     struct bh_informer *i = arg;
+    struct bh_loop *loop = bh_client_loop(i->client);
     struct bh_client_req req = {.verb = i->relist ? BH_VERB_LIST : BH_VERB_WATCH,
                                 .kind = i->kind,
                                 .ns = i->ns,
                                 .label_selector = i->label_selector,
                                 .field_selector = i->field_selector};
+    char query[80];
+    int life_s;
 
-    if (i->call)
-        return;
     if (i->relist) {
         i->call = bh_client_call(i->client, &req, informer_listed, i);
         return;
     }
-    /* A server ends a watch after five to ten minutes; a version that no event moved would be
-     * compacted meanwhile. */
-    req.query = BH_S("allowWatchBookmarks=true");
+    /* Bookmarks keep our version from being compacted while no event moves it. */
+    life_s = INFORMER_WATCH_MIN_S + (int)(bh_loop_random(loop) % INFORMER_WATCH_MIN_S);
+    (void)snprintf(query, sizeof(query), "allowWatchBookmarks=true&timeoutSeconds=%d", life_s);
+    req.query = bh_s(query);
+    i->began_ns = bh_loop_mono_ns(loop);
+    bh_timer_start(&i->overdue, life_s * (int64_t)1000 + INFORMER_WATCH_GRACE_MS);
     i->call = bh_client_watch(
         i->client, &req, i->rv,
         &(struct bh_watch_handler){.event = informer_event, .ended = informer_ended, .arg = i});
@@ -203,25 +282,21 @@ struct bh_informer *bh_informer_new(struct bh_client *c, const struct bh_kind *k
     i->arg = arg;
     i->relist = true;
     bh_timer_init(&i->retry, bh_client_loop(c), informer_start, i);
+    bh_timer_init(&i->overdue, bh_client_loop(c), informer_overdue, i);
     informer_start(i);
     return i;
 }
 
 struct bh_informer *bh_informer_free(struct bh_informer *i)
 {
-    size_t it = 0;
-    void *v;
-
     if (!i)
         return NULL;
-    if (i->call)
-        bh_client_cancel(i->client, i->call);
+    bh_client_cancel(i->client, i->call);
     bh_timer_stop(&i->retry);
-    while (bh_map_next(&i->objs, &it, NULL, &v))
-        (void)bh_obj_unref(v);
-    bh_map_done(&i->objs);
-    (void)bh_arena_free(i->arena);
-    bh_free(i);
+    bh_timer_stop(&i->overdue);
+    i->freed = true;
+    if (!i->busy)
+        informer_dispose(i);
     return NULL;
 }
 
@@ -235,15 +310,15 @@ struct bh_obj *bh_informer_get(const struct bh_informer *i, struct bh_str ns, st
     char buf[INFORMER_KEY_MAX];
     size_t n = 0;
 
-    if (ns.n + name.n + 1 > sizeof(buf))
+    if (ns.n + name.n + 1 > sizeof(buf) || !name.n)
         return NULL;
-    for (size_t k = 0; k < ns.n; k++)
-        buf[n++] = ns.p[k];
-    if (ns.n)
-        buf[n++] = '/';
-    for (size_t k = 0; k < name.n; k++)
-        buf[n++] = name.p[k];
-    return bh_map_get(&i->objs, (struct bh_str){buf, n});
+    if (ns.n) {
+        memcpy(buf, ns.p, ns.n);
+        buf[ns.n] = '/';
+        n = ns.n + 1;
+    }
+    memcpy(buf + n, name.p, name.n);
+    return bh_map_get(&i->objs, (struct bh_str){buf, n + name.n});
 }
 
 size_t bh_informer_count(const struct bh_informer *i)

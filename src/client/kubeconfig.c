@@ -19,6 +19,18 @@ static const struct bh_jv *named(const struct bh_jv *list, struct bh_str name, c
     return NULL;
 }
 
+/* A path in a kubeconfig is relative to the kubeconfig itself. */
+static const char *beside(struct bh_arena *a, const char *path, struct bh_str file)
+{
+    struct bh_str dir = bh_s(path);
+
+    while (dir.n && dir.p[dir.n - 1] != '/')
+        dir.n--;
+    if (file.n && file.p[0] == '/')
+        return bh_str_dup(a, file).p;
+    return bh_str_fmt(a, "%.*s%.*s", BH_SF(dir), BH_SF(file)).p;
+}
+
 /* The value of KEY-data (base64), else the content of the file that KEY names. */
 static int blob(struct bh_arena *a, const char *path, const struct bh_jv *o, const char *key,
                 struct bh_str *ret, struct bh_err *err)
@@ -26,7 +38,6 @@ static int blob(struct bh_arena *a, const char *path, const struct bh_jv *o, con
     BH_AUTO_BUF b = {.max = FILE_BYTES_MAX};
     struct bh_str data = bh_jv_get_str(o, bh_str_fmt(a, "%s-data", key).p),
                   file = bh_jv_get_str(o, key);
-    struct bh_str dir = bh_s(path);
     int r;
 
     if (data.n) {
@@ -35,13 +46,7 @@ static int blob(struct bh_arena *a, const char *path, const struct bh_jv *o, con
     }
     if (!file.n)
         return 0;
-    while (dir.n && dir.p[dir.n - 1] != '/')
-        dir.n--;
-    if (file.p[0] != '/')
-        file = bh_str_fmt(a, "%.*s%.*s", BH_SF(dir), BH_SF(file));
-    else
-        file = bh_str_dup(a, file);
-    r = bh_fs_read(file.p, FILE_BYTES_MAX, &b, err);
+    r = bh_fs_read(beside(a, path, file), FILE_BYTES_MAX, &b, err);
     if (r < 0)
         return bh_err_wrap(err, "%s: %s", path, key);
     *ret = bh_str_dup(a, bh_buf_str(&b));
@@ -81,6 +86,9 @@ static int parse_server(struct bh_arena *a, const char *path, struct bh_str url,
     }
     if (colon >= 0 && !bh_str_i64(bh_str_sub(rest, (size_t)colon + 1, rest.n), 1, 65535, &port))
         return bh_err_set(err, BH_E_BAD_REQUEST, "%s: server \"%.*s\": bad port", path, BH_SF(url));
+    if (!host.n)
+        return bh_err_set(err, BH_E_BAD_REQUEST, "%s: server \"%.*s\" names no host", path,
+                          BH_SF(url));
     ret->host = bh_str_dup(a, host).p;
     ret->port = (int)port;
     return 0;
@@ -105,7 +113,7 @@ static int load_user(struct bh_arena *a, const char *path, const struct bh_jv *u
     if (!ret->token.n && file.n) {
         BH_AUTO_BUF b = {.max = 65536};
 
-        r = bh_fs_read(bh_str_dup(a, file).p, 65536, &b, err);
+        r = bh_fs_read(beside(a, path, file), 65536, &b, err);
         if (r < 0)
             return bh_err_wrap(err, "%s: tokenFile", path);
         ret->token = bh_str_dup(a, bh_str_trim(bh_buf_str(&b)));

@@ -1,8 +1,9 @@
 /* Leader election through a Lease, with upstream's numbers: 15 s of lease, renewal must succeed
  * within 10 s, a try each 2 s.
  *
- * A holder is judged by our own clock: its lease counts from when we saw it change, not from the
- * times it wrote.
+ * Nobody's clock is believed but our own. Another's lease counts from when we saw it change; our
+ * own counts from when we sent the last renewal that succeeded, so that we stop before anybody else
+ * may start, also when the server does not answer at all.
  */
 #include "api/gen/coordination_v1.h"
 #include "api/types.h"
@@ -20,11 +21,13 @@ struct bh_leader {
     struct bh_str ns, lease, identity;
     void (*started)(void *arg);
     void (*stopped)(void *arg);
+    void (*released)(void *arg);
     void *arg;
-    struct bh_timer timer;
+    struct bh_timer timer;    /* the next try */
+    struct bh_timer deadline; /* leadership ends here unless it is renewed */
     uint64_t call;
     bool leading;
-    int64_t renewed_ns;  /* monotonic: our last successful write */
+    int64_t sent_ns;     /* monotonic: when the write under way was sent */
     int64_t seen_ns;     /* monotonic: when the record below was first seen */
     struct bh_obj *seen; /* the lease as last read, or NULL */
 };
@@ -47,13 +50,23 @@ static void leader_see(struct bh_leader *l, struct bh_obj *o)
     l->seen_ns = bh_loop_mono_ns(l->client->loop);
 }
 
+/* The callback may free the leader: nothing of it is touched afterwards. */
 static void leader_lost(struct bh_leader *l)
 {
-    if (!l->leading)
-        return;
     l->leading = false;
+    bh_timer_stop(&l->deadline);
     bh_log(BH_WARN, "leadership lost", BH_STR("lease", l->lease));
     l->stopped(l->arg);
+}
+
+static void leader_overdue(void *arg)
+{
+    struct bh_leader *l = arg;
+
+    bh_client_cancel(l->client, l->call);
+    l->call = 0;
+    bh_timer_start(&l->timer, RETRY_MS);
+    leader_lost(l);
 }
 
 static void leader_written(void *arg, const struct bh_client_res *res)
@@ -61,18 +74,17 @@ static void leader_written(void *arg, const struct bh_client_res *res)
     struct bh_leader *l = arg;
 
     l->call = 0;
-    if (res->err.code == BH_OK) {
-        leader_see(l, res->obj);
-        l->renewed_ns = bh_loop_mono_ns(l->client->loop);
-        if (!l->leading) {
-            l->leading = true;
-            bh_log(BH_INFO, "leading", BH_STR("lease", l->lease), BH_STR("identity", l->identity));
-            l->started(l->arg);
-        }
-    } else if (l->leading && bh_loop_mono_ns(l->client->loop) - l->renewed_ns > RENEW_DEADLINE_NS) {
-        leader_lost(l);
-    }
     bh_timer_start(&l->timer, RETRY_MS);
+    if (res->err.code != BH_OK)
+        return;
+    leader_see(l, res->obj);
+    bh_timer_start_ns(&l->deadline,
+                      l->sent_ns + RENEW_DEADLINE_NS - bh_loop_mono_ns(l->client->loop));
+    if (l->leading)
+        return;
+    l->leading = true;
+    bh_log(BH_INFO, "leading", BH_STR("lease", l->lease), BH_STR("identity", l->identity));
+    l->started(l->arg);
 }
 
 static void leader_write(struct bh_leader *l, const struct bh_coordination_v1_lease *old)
@@ -94,6 +106,7 @@ static void leader_write(struct bh_leader *l, const struct bh_coordination_v1_le
         lease.spec.lease_transitions = old ? old->spec.lease_transitions + 1 : 0;
         lease.spec.has_lease_transitions = true;
     }
+    l->sent_ns = bh_loop_mono_ns(l->client->loop);
     l->call = old ? bh_client_update(l->client, &bh_coordination_v1_lease_kind, &lease, "",
                                      leader_written, l)
                   : bh_client_create(l->client, &bh_coordination_v1_lease_kind, l->ns, &lease,
@@ -112,8 +125,6 @@ static void leader_read(void *arg, const struct bh_client_res *res)
         return;
     }
     if (res->err.code != BH_OK || !res->obj) {
-        if (l->leading && now - l->renewed_ns > RENEW_DEADLINE_NS)
-            leader_lost(l);
         bh_timer_start(&l->timer, RETRY_MS);
         return;
     }
@@ -122,8 +133,9 @@ static void leader_read(void *arg, const struct bh_client_res *res)
     held_ns = (int64_t)lease->spec.lease_duration_seconds * 1000000000;
     if (lease->spec.holder_identity.n && !bh_str_eq(lease->spec.holder_identity, l->identity) &&
         now - l->seen_ns < held_ns) {
-        leader_lost(l);
         bh_timer_start(&l->timer, RETRY_MS);
+        if (l->leading)
+            leader_lost(l);
         return;
     }
     leader_write(l, lease);
@@ -156,25 +168,60 @@ struct bh_leader *bh_leader_new(struct bh_client *c, struct bh_str ns, struct bh
     l->stopped = stopped;
     l->arg = arg;
     bh_timer_init(&l->timer, c->loop, leader_try, l);
+    bh_timer_init(&l->deadline, c->loop, leader_overdue, l);
     leader_try(l);
     return l;
+}
+
+/* The lease without holder: whoever waits takes it at its next try. */
+static void leader_give(struct bh_leader *l, bh_client_fn fn)
+{
+    struct bh_coordination_v1_lease lease =
+        *(const struct bh_coordination_v1_lease *)bh_obj_struct(l->seen);
+
+    l->leading = false;
+    lease.spec.holder_identity = (struct bh_str){"", 0};
+    lease.spec.lease_duration_seconds = 1;
+    lease.spec.renew_time = leader_now(l);
+    l->call =
+        bh_client_update(l->client, &bh_coordination_v1_lease_kind, &lease, "", fn, fn ? l : NULL);
+}
+
+static void leader_quiet(struct bh_leader *l)
+{
+    bh_client_cancel(l->client, l->call);
+    l->call = 0;
+    bh_timer_stop(&l->timer);
+    bh_timer_stop(&l->deadline);
+}
+
+static void leader_given(void *arg, const struct bh_client_res *res)
+{
+    struct bh_leader *l = arg;
+
+    l->call = 0;
+    if (res->err.code != BH_OK)
+        bh_log(BH_DEBUG, "lease not given back", BH_CSTR("error", res->err.msg));
+    l->released(l->arg);
+}
+
+bool bh_leader_release(struct bh_leader *l, void (*done)(void *arg))
+{
+    leader_quiet(l);
+    if (!l->leading || !l->seen)
+        return false;
+    l->released = done;
+    leader_give(l, leader_given);
+    return true;
 }
 
 struct bh_leader *bh_leader_free(struct bh_leader *l)
 {
     if (!l)
         return NULL;
-    bh_client_cancel(l->client, l->call);
-    bh_timer_stop(&l->timer);
-    if (l->leading && l->seen) {
-        struct bh_coordination_v1_lease lease =
-            *(const struct bh_coordination_v1_lease *)bh_obj_struct(l->seen);
-
-        lease.spec.holder_identity = (struct bh_str){"", 0};
-        lease.spec.lease_duration_seconds = 1;
-        lease.spec.renew_time = leader_now(l);
-        (void)bh_client_update(l->client, &bh_coordination_v1_lease_kind, &lease, "", NULL, NULL);
-    }
+    leader_quiet(l);
+    if (l->leading && l->seen)
+        leader_give(l, NULL);
     (void)bh_obj_unref(l->seen);
     (void)bh_arena_free(l->arena);
     bh_free(l);

@@ -17,10 +17,15 @@
 #define RECORDER_BURST     25
 #define RECORDER_REFILL_NS ((int64_t)300 * 1000000000)
 #define RECORDER_KEYS_MAX  4096
+#define NAME_MAX_BYTES     236 /* of 253, with a point and sixteen digits behind it */
 
 struct recorded {
+    struct bh_recorder *recorder;
     char *ns, *name; /* of the Event object */
     int32_t count;
+    uint64_t call; /* the count's write under way */
+    bool again;    /* counted up meanwhile */
+    bool gone;     /* the server forgot the event: the next one is made anew */
 };
 
 struct bucket {
@@ -32,6 +37,7 @@ struct bh_recorder {
     char *component, *host;
     struct bh_map seen;    /* dedup key -> struct recorded */
     struct bh_map buckets; /* object uid -> struct bucket */
+    int64_t last_ns;       /* the time in the last event's name: names must differ */
 };
 
 struct bh_recorder *bh_recorder_new(struct bh_client *c, const char *component, const char *host)
@@ -54,6 +60,7 @@ static void recorder_forget(struct bh_recorder *r)
     while (bh_map_next(&r->seen, &it, NULL, &v)) {
         struct recorded *e = v;
 
+        bh_client_cancel(r->client, e->call);
         bh_free(e->ns);
         bh_free(e->name);
         bh_free(e);
@@ -99,19 +106,57 @@ static bool recorder_may(struct bh_recorder *r, const struct bh_obj *o)
     return true;
 }
 
-static void recorder_repeat(struct bh_recorder *r, struct recorded *e)
+static void recorder_count(struct recorded *e);
+
+static void recorder_counted(void *arg, const struct bh_client_res *res)
+{
+    struct recorded *e = arg;
+
+    e->call = 0;
+    e->gone = res->err.code == BH_E_NOT_FOUND; /* events live an hour */
+    if (e->again && !e->gone)
+        recorder_count(e);
+}
+
+static void recorder_count(struct recorded *e)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
-    int64_t now = bh_loop_wall_ns(r->client->loop);
+    struct bh_client *c = e->recorder->client;
+    int64_t now = bh_loop_wall_ns(c->loop);
     char when[64];
-    struct bh_str text;
+    struct bh_str text = bh_time_fmt((struct bh_time){now / 1000000000, 0}, when);
 
+    e->again = false;
+    e->call = bh_client_patch(
+        c, &bh_core_v1_event_kind, bh_s(e->ns), bh_s(e->name), "", BH_PATCH_MERGE,
+        bh_str_fmt(a, "{\"count\":%d,\"lastTimestamp\":\"%.*s\"}", e->count, BH_SF(text)),
+        recorder_counted, e);
+}
+
+static void recorder_repeat(struct recorded *e)
+{
     e->count++;
-    text = bh_time_fmt((struct bh_time){now / 1000000000, 0}, when);
-    (void)bh_client_patch(
-        r->client, &bh_core_v1_event_kind, bh_s(e->ns), bh_s(e->name), "", BH_PATCH_MERGE,
-        bh_str_fmt(a, "{\"count\":%d,\"lastTimestamp\":\"%.*s\"}", e->count, BH_SF(text)), NULL,
-        NULL);
+    e->again = true;
+    if (!e->call)
+        recorder_count(e);
+}
+
+static void recorder_remember(struct bh_recorder *r, struct bh_str dedup, struct bh_str ns,
+                              struct bh_str name)
+{
+    struct recorded *e = bh_map_get(&r->seen, dedup);
+
+    if (!e) {
+        e = bh_calloc(1, sizeof(*e));
+        e->recorder = r;
+        (void)bh_map_put(&r->seen, dedup, e);
+    }
+    bh_free(e->ns);
+    bh_free(e->name);
+    e->ns = bh_strdup_c(ns);
+    e->name = bh_strdup_c(name);
+    e->count = 1;
+    e->gone = false;
 }
 
 static void recorder_first(struct bh_recorder *r, struct bh_arena *a, const struct bh_obj *o,
@@ -120,11 +165,12 @@ static void recorder_first(struct bh_recorder *r, struct bh_arena *a, const stru
 {
     int64_t now = bh_loop_wall_ns(r->client->loop);
     struct bh_core_v1_event ev = {0};
-    struct recorded *e = bh_calloc(1, sizeof(*e));
     /* Events of cluster-scoped objects live in "default", as upstream's do. */
     struct bh_str ns = o->ns.n ? o->ns : BH_S("default");
 
-    ev.metadata.name = bh_str_fmt(a, "%.*s.%llx", BH_SF(o->name), (unsigned long long)now);
+    r->last_ns = now > r->last_ns ? now : r->last_ns + 1;
+    ev.metadata.name = bh_str_fmt(a, "%.*s.%llx", BH_SF(bh_str_sub(o->name, 0, NAME_MAX_BYTES)),
+                                  (unsigned long long)r->last_ns);
     ev.metadata.namespace = ns;
     ev.involved_object.kind = o->kind->kind;
     ev.involved_object.api_version = o->kind->api_version;
@@ -142,10 +188,7 @@ static void recorder_first(struct bh_recorder *r, struct bh_arena *a, const stru
     ev.reporting_component = bh_s(r->component);
     ev.reporting_instance = bh_s(r->host);
 
-    e->ns = bh_strdup_c(ns);
-    e->name = bh_strdup_c(ev.metadata.name);
-    e->count = 1;
-    (void)bh_map_put(&r->seen, dedup, e);
+    recorder_remember(r, dedup, ns, ev.metadata.name);
     (void)bh_client_create(r->client, &bh_core_v1_event_kind, ns, &ev, NULL, NULL);
 }
 
@@ -160,10 +203,11 @@ void bh_event(struct bh_recorder *r, const struct bh_obj *o, const char *type, c
     va_start(ap, fmt);
     message = bh_str_vfmt(a, fmt, ap);
     va_end(ap);
-    message = bh_str_sub(message, 0, BH_MESSAGE_BYTES_MAX);
-    while (message.n && message.n == BH_MESSAGE_BYTES_MAX &&
-           ((unsigned char)message.p[message.n - 1] & 0xC0) == 0x80)
-        message.n--; /* a cut inside a character */
+    if (message.n > BH_MESSAGE_BYTES_MAX) {
+        message.n = BH_MESSAGE_BYTES_MAX;
+        while (message.n && ((unsigned char)message.p[message.n] & 0xC0) == 0x80)
+            message.n--; /* never inside a character */
+    }
     if (r->seen.n >= RECORDER_KEYS_MAX || r->buckets.n >= RECORDER_KEYS_MAX)
         recorder_forget(r);
     if (!recorder_may(r, o)) {
@@ -173,8 +217,8 @@ void bh_event(struct bh_recorder *r, const struct bh_obj *o, const char *type, c
     }
     dedup = bh_str_fmt(a, "%.*s\x1f%s\x1f%s\x1f%.*s", BH_SF(o->uid), type, reason, BH_SF(message));
     e = bh_map_get(&r->seen, dedup);
-    if (e)
-        recorder_repeat(r, e);
+    if (e && !e->gone)
+        recorder_repeat(e);
     else
         recorder_first(r, a, o, type, reason, message, dedup);
 }

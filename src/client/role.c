@@ -12,6 +12,8 @@
 #include "net/loop.h"
 #include "net/signals.h"
 
+#define RESIGN_MS 2000
+
 struct running {
     const struct bh_role *role;
     struct bh_loop *loop;
@@ -47,6 +49,26 @@ static void lost(void *arg)
 
     r->status = 1; /* whoever started us starts us again, with a clean view */
     bh_loop_stop(r->loop);
+}
+
+static void given_back(void *arg)
+{
+    struct running *r = arg;
+
+    bh_loop_stop(r->loop);
+}
+
+/* A standby takes over at once when the lease says that nobody holds it. */
+static void resign(struct running *r, struct bh_leader *leader)
+{
+    struct bh_timer limit;
+
+    if (!leader || !bh_leader_release(leader, given_back))
+        return;
+    bh_timer_init(&limit, r->loop, given_back, r);
+    bh_timer_start(&limit, RESIGN_MS);
+    bh_loop_run(r->loop);
+    bh_timer_stop(&limit);
 }
 
 static struct bh_leader *elect(struct running *r)
@@ -92,6 +114,7 @@ int bh_role_run(const struct bh_role *role)
     bh_loop_run(r.loop);
     if (r.self)
         role->stop(r.self);
+    resign(&r, leader);
     (void)bh_leader_free(leader);
     (void)bh_client_free(r.client);
     (void)bh_signals_free(signals);

@@ -30,6 +30,7 @@ struct bh_workqueue {
     struct bh_link ready;
     struct bh_timer kick; /* dispatches from the loop, not from inside a handler */
     bool dispatching;
+    bool paused;
 };
 
 static void item_free(struct item *it)
@@ -59,7 +60,7 @@ struct bh_workqueue *bh_workqueue_free(struct bh_workqueue *q)
  * serves them. */
 static void dispatch(struct bh_workqueue *q)
 {
-    if (q->dispatching)
+    if (q->dispatching || q->paused)
         return;
     q->dispatching = true;
     while (q->idle > 0 && !bh_list_empty(&q->ready)) {
@@ -106,6 +107,18 @@ static void item_due(void *arg)
 
     item_ready(it);
     dispatch(it->q);
+}
+
+void bh_workqueue_pause(struct bh_workqueue *q)
+{
+    q->paused = true;
+}
+
+void bh_workqueue_resume(struct bh_workqueue *q)
+{
+    q->paused = false;
+    if (!bh_list_empty(&q->ready))
+        bh_timer_start(&q->kick, 0);
 }
 
 static struct item *item_get(struct bh_workqueue *q, struct bh_str key)
@@ -157,17 +170,19 @@ void bh_workqueue_done(struct bh_workqueue *q, struct bh_str key, enum bh_work_r
         for (unsigned i = 0; i < it->failures && ms < RETRY_MAX_MS; i++)
             ms *= 2;
         it->failures++;
-        bh_timer_start(&it->timer, ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS);
-        it->again = false;
+        ms = ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS;
+        if (!it->again && !(bh_timer_armed(&it->timer) &&
+                            it->timer.at_ns <= bh_loop_mono_ns(q->loop) + ms * 1000000))
+            bh_timer_start(&it->timer, ms);
     } else {
         it->failures = 0;
-        if (it->again) {
-            it->again = false;
-            bh_list_add_tail(&q->ready, &it->ready);
-        } else if (!bh_timer_armed(&it->timer)) {
-            (void)bh_map_del(&q->items, it->key);
-            item_free(it);
-        }
+    }
+    if (it->again) { /* what was added meanwhile does not wait for the pause after a failure */
+        it->again = false;
+        bh_list_add_tail(&q->ready, &it->ready);
+    } else if (!bh_timer_armed(&it->timer)) {
+        (void)bh_map_del(&q->items, it->key);
+        item_free(it);
     }
     if (!q->dispatching && !bh_list_empty(&q->ready))
         bh_timer_start(&q->kick, 0);

@@ -24,8 +24,12 @@ struct bh_workqueue *bh_workqueue_free(struct bh_workqueue *q);
 void bh_workqueue_add(struct bh_workqueue *q, struct bh_str key);
 /* Not before delay_ms; an earlier plan for the key stands. */
 void bh_workqueue_add_after(struct bh_workqueue *q, struct bh_str key, int64_t delay_ms);
-/* RETRY: again after 5 ms · 2^n, at most 1000 s, as upstream's default rate limiter. */
+/* RETRY: again after 5 ms · 2^n, at most 1000 s, as upstream's default rate limiter; earlier when
+ * the key was added or planned for earlier meanwhile. key may be the handler's own. */
 void bh_workqueue_done(struct bh_workqueue *q, struct bh_str key, enum bh_work_result r);
+/* No handler runs while paused; keys gather. A controller pauses until its informers are synced. */
+void bh_workqueue_pause(struct bh_workqueue *q);
+void bh_workqueue_resume(struct bh_workqueue *q);
 size_t bh_workqueue_len(const struct bh_workqueue *q); /* keys waiting, planned or worked on */
 
 #endif
