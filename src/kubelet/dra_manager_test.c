@@ -229,7 +229,7 @@ static size_t cdi(struct fix *f, size_t container, char *buf, size_t n)
     struct bh_err e = {0};
 
     if (bh_dra_cdi_devices(f->m, f->pods[0], &p->spec.containers.p[container], a, &v, &e) < 0) {
-        (void)snprintf(buf, n, "%s", e.msg);
+        (void)snprintf(buf, n, "%.300s", e.msg);
         return 0;
     }
     buf[0] = '\0';
@@ -378,6 +378,45 @@ BH_TEST(dra_release_waits_for_prepare) /* a pod that is deleted while its driver
     UNTIL(&f,
           f.done == before + 2); /* prepare ends at its deadline, then the release goes through */
     BH_EQ(f.d.unprepares, 1);
+    BH_CHECK(!bh_dra_pod_holds(f.m, BH_S("pod-1")));
+    fix_done(&f);
+}
+
+/* The agent dies while a driver works: nothing more is written, nothing in memory survives. */
+static void die_and_come_back(struct fix *f)
+{
+    manager_stop(f);
+    if (f->d.held)
+        bh_grpc_call_finish(f->d.held, BH_GRPC_UNAVAILABLE, "too late");
+    f->d.held = NULL;
+    f->d.mode = FAKE_GOOD;
+    f->d.notifies = 0;
+    manager_start(f);
+    UNTIL(f, f->d.notifies > 0);
+    run_ms(f, 20);
+}
+
+BH_TEST(dra_agent_dies_between_steps)
+{
+    struct fix f;
+    char buf[400];
+
+    fix_init(&f);
+    registered(&f);
+    f.d.mode = FAKE_HANG; /* in the middle of a prepare */
+    (void)bh_dra_prepare(f.m, f.pods[0], op_done, &f);
+    UNTIL(&f, f.d.held != NULL);
+    die_and_come_back(&f);
+    BH_CHECK(bh_dra_pod_holds(f.m, BH_S("pod-1"))); /* whatever the driver has done can be undone */
+    BH_EQ(cdi(&f, 1, buf, sizeof(buf)), 0);
+    BH_STREQ(bh_s(prepare(&f, 0)), "");
+    BH_EQ(cdi(&f, 1, buf, sizeof(buf)), 2);
+    f.d.mode = FAKE_HANG; /* in the middle of a release */
+    (void)bh_dra_unprepare(f.m, BH_S("pod-1"), op_done, &f);
+    UNTIL(&f, f.d.held != NULL);
+    die_and_come_back(&f);
+    BH_CHECK(bh_dra_pod_holds(f.m, BH_S("pod-1")));
+    BH_STREQ(bh_s(unprepare(&f, "pod-1")), "");
     BH_CHECK(!bh_dra_pod_holds(f.m, BH_S("pod-1")));
     fix_done(&f);
 }

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
             break;
     }
     bh_grpc_deframer_done(&d);
-    (void)bh_grpc_timeout_parse(all, &ns);
+    (void)!bh_grpc_timeout_parse(all, &ns);
     if (n < 4096)
         bh_assert(bh_str_eq(bh_grpc_message_decode(a, bh_grpc_message_encode(a, all)), all));
     return 0;

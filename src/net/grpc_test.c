@@ -416,7 +416,7 @@ BH_TEST(grpc_server_survives_hostile_frames)
     fix_done(&f);
 }
 
-/* ---- grpcio, when tests/interop/grpc.sh has made one ---- */
+/* ---- grpcio, when BH_GRPC_PYTHON names an interpreter that has it ---- */
 
 static void peer_ended(void *arg, const struct bh_proc_result *res)
 {
@@ -430,7 +430,7 @@ static void peer_ended(void *arg, const struct bh_proc_result *res)
 static bool peer_start(struct fix *f, const char *mode, struct bh_proc **ret)
 {
     const char *python = getenv("BH_GRPC_PYTHON");
-    const char *argv[] = {python, "tests/interop/grpc_peer.py", mode, f->path, NULL};
+    const char *argv[] = {python, "tests/grpc/peer.py", mode, f->path, NULL};
     const struct bh_proc_opts o = {.file = python,
                                    .argv = argv,
                                    .output_max = 1 << 16,
@@ -457,7 +457,7 @@ BH_TEST(grpc_interop_client_of_others)
         run_ms(&f, 50);
         BH_CHECK(f.cancels >= 1);
     } else {
-        bh_test_skip("BH_GRPC_PYTHON is not set: run tests/interop/grpc.sh");
+        bh_test_skip("BH_GRPC_PYTHON is not set: run tests/grpc/run");
     }
     fix_done(&f);
 }
@@ -471,7 +471,7 @@ BH_TEST(grpc_interop_server_of_others)
 
     fix_init(&f, false);
     if (!peer_start(&f, "serve", &proc)) {
-        bh_test_skip("BH_GRPC_PYTHON is not set: run tests/interop/grpc.sh");
+        bh_test_skip("BH_GRPC_PYTHON is not set: run tests/grpc/run");
         fix_done(&f);
         return;
     }

@@ -10,7 +10,7 @@ static void f_end(void *arg, struct bh_h2_stream *s)
     const struct bh_h2_header ok = {BH_S(":status"), BH_S("200")};
 
     (void)arg;
-    (void)bh_h2_respond(s, &ok, 1, true);
+    (void)!bh_h2_respond(s, &ok, 1, true);
 }
 
 static void f_data(void *arg, struct bh_h2_stream *s, struct bh_str bytes)
