@@ -143,9 +143,11 @@ static void metadata_device(const struct bh_claim_store *s, struct bh_arena *a,
                             const struct bh_claim_device *d, bool first, struct bh_buf *b)
 {
     size_t index = 0;
+    const struct bh_gpu *gpu;
     struct bh_resource_v1_device dev;
 
-    bh_gpu_to_device(a, gpu_of(s, d->device, &index), index, &dev);
+    gpu = gpu_of(s, d->device, &index);
+    bh_gpu_to_device(a, gpu, index, &dev);
     bh_buf_addf(b, "%s{\"driver\":\"%s\",\"pool\":", first ? "" : ",", s->driver);
     bh_json_write_str(b, d->pool);
     bh_buf_addz(b, ",\"name\":");
