@@ -1,7 +1,7 @@
 /* The scheduler: gives each pod a node, and its claims their devices.
  *
- * One loop; it meets the API through the client only. Decisions take effect in its own view at once (assumed pods, in-flight
- * allocations), the writes follow.
+ * One loop; it meets the API through the client only. Decisions take effect in its own view at once
+ * (assumed pods, in-flight allocations), the writes follow.
  */
 #ifndef BH_SCHEDULER_SCHEDULER_H
 #define BH_SCHEDULER_SCHEDULER_H
@@ -16,10 +16,12 @@ struct bh_scheduler_opts {
 };
 
 /* Starts scheduling pods whose schedulerName is "default-scheduler". opts is copied. */
-struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_scheduler_opts *opts, struct bh_err *err);
+struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_scheduler_opts *opts,
+                                      struct bh_err *err);
 struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s);
 
-/* `bulkhead scheduler --kubeconfig K [--leader-elect] [--device-scoring on|off]`: runs until SIGTERM. */
+/* `bulkhead scheduler --kubeconfig K [--leader-elect] [--device-scoring on|off]`: runs until
+ * SIGTERM. */
 int bh_scheduler_main(int argc, char **argv);
 
 #endif

@@ -1,0 +1,509 @@
+/* Binding: the writes that make a decision true, many pods at a time.
+ *
+ * Per pod, one after the other: each new allocation (finalizer when missing, then status), each
+ * reservation of a claim that was allocated before, then the binding itself. A write whose answer
+ * is lost is repeated until the server says definitely what became of it: a reservation is given
+ * back only when the write can no longer take effect, or a device could be given twice.
+ */
+#include <string.h>
+
+#include "api/engine.h"
+#include "base/log.h"
+#include "scheduler/sched_int.h"
+
+#define FINALIZER      "resource.kubernetes.io/delete-protection"
+#define CONFLICT_TRIES 5
+#define RETRY_FIRST_MS 10
+#define RETRY_MAX_MS   5000
+
+struct bind_claim {
+    struct bh_str ns, name, uid;
+    const struct bh_resource_v1_allocation_result *alloc; /* to be stored; NULL: only reserve */
+    struct bh_obj *obj;                                   /* newest that we know; referenced */
+    bool stored;                                          /* the allocation is in the API */
+    bool reserved;                                        /* by a write of ours */
+};
+
+enum bind_step { STEP_FINALIZER, STEP_STATUS, STEP_GET, STEP_BIND, STEP_GET_POD };
+
+struct sbind {
+    struct bh_link link; /* in s->binds */
+    struct bh_scheduler *s;
+    struct bh_arena *arena;
+    struct spod *pod; /* NULL: it is gone meanwhile */
+    struct bh_obj *pod_obj;
+    struct bh_str node;
+    struct bind_claim *claims;
+    size_t n, i;
+    enum bind_step step;
+    bool unsure; /* the last write of the step may still have taken effect */
+    int tries;   /* conflicts of this claim */
+    int64_t wait_ms;
+    uint64_t call;
+    struct bh_timer retry;
+};
+
+static void bind_go(struct sbind *b);
+static void bind_answer(void *arg, const struct bh_client_res *res);
+
+static void bind_free(struct sbind *b)
+{
+    struct bh_arena *a = b->arena;
+
+    if (b->call)
+        bh_client_cancel(b->s->client, b->call);
+    bh_timer_stop(&b->retry);
+    bh_list_del(&b->link);
+    b->s->binds_n--;
+    if (b->pod)
+        b->pod->bind = NULL;
+    for (size_t i = 0; i < b->n; i++)
+        (void)bh_obj_unref(b->claims[i].obj);
+    (void)bh_obj_unref(b->pod_obj);
+    (void)bh_arena_free(a);
+}
+
+/* Takes our reservation for the pod back; the allocation stays for the next attempt. */
+static void release(struct sbind *b, const struct bind_claim *k)
+{
+    struct bh_str body =
+        bh_str_fmt(b->arena,
+                   "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"reservedFor\":[{\"$patch\":"
+                   "\"delete\",\"uid\":\"%.*s\"}]}}",
+                   BH_SF(k->uid), BH_SF(b->pod_obj->uid));
+
+    (void)bh_client_patch(b->s->client, &bh_resource_v1_resource_claim_kind, k->ns, k->name,
+                          "status", BH_PATCH_STRATEGIC, body, NULL, NULL);
+}
+
+/* The attempt ends without a bound pod. why empty: the pod is gone, nobody is to be told. */
+static void bind_failed(struct sbind *b, struct bh_str why)
+{
+    struct bh_scheduler *s = b->s;
+    struct spod *pod = b->pod;
+    bool freed = false;
+
+    for (size_t i = 0; i < b->n; i++) {
+        struct bind_claim *k = &b->claims[i];
+
+        if (k->reserved)
+            release(b, k);
+        if (k->alloc && !k->stored) {
+            bh_dra_unreserve(s->model, k->uid);
+            freed = true;
+        }
+    }
+    if (pod && pod->assumed) {
+        struct snode *n = pod->node->obj ? pod->node : NULL; /* one without object may go now */
+
+        pod->assumed = false;
+        sched_node_del_pod(s, pod);
+        sched_happened(s, &(struct happening){.ev = EV_POD_GONE, .pod = pod, .node = n});
+    }
+    if (freed)
+        sched_devices_freed(s);
+    if (pod && pod->where == POD_BINDING)
+        pod->where = POD_OFF;
+    if (pod && why.n && !pod->node && !pod->obj->deleting) {
+        sched_requeue(s, pod, 0, true);
+        sched_say(s, pod, "SchedulerError", why, true);
+    }
+    sched_turn_soon(s); /* room for another bind */
+    bind_free(b);
+}
+
+static void bind_done(struct sbind *b)
+{
+    struct bh_scheduler *s = b->s;
+
+    s->scheduled++;
+    bh_event(s->recorder, b->pod_obj, "Normal", "Scheduled",
+             "Successfully assigned %.*s/%.*s to %.*s", BH_SF(b->pod_obj->ns),
+             BH_SF(b->pod_obj->name), BH_SF(b->node));
+    if (b->pod && b->pod->where == POD_BINDING)
+        b->pod->where = POD_OFF;
+    sched_turn_soon(s);
+    bind_free(b);
+}
+
+static void fail_f(struct sbind *b, const char *fmt, ...) BH_PRINTF(2, 3);
+static void fail_f(struct sbind *b, const char *fmt, ...)
+{
+    va_list ap;
+    struct bh_str text;
+
+    va_start(ap, fmt);
+    text = bh_str_vfmt(b->arena, fmt, ap);
+    va_end(ap);
+    bind_failed(b, text);
+}
+
+/* ---- the writes ---- */
+
+static bool has_finalizer(const struct bh_resource_v1_resource_claim *c)
+{
+    for (size_t i = 0; i < c->metadata.finalizers.n; i++)
+        if (bh_str_eqc(c->metadata.finalizers.p[i], FINALIZER))
+            return true;
+    return false;
+}
+
+static bool reserved_for(const struct bh_resource_v1_resource_claim *c, struct bh_str uid)
+{
+    for (size_t i = 0; i < c->status.reserved_for.n; i++)
+        if (bh_str_eq(c->status.reserved_for.p[i].uid, uid))
+            return true;
+    return false;
+}
+
+static void put_finalizer(struct sbind *b, struct bind_claim *k)
+{
+    struct bh_resource_v1_resource_claim c =
+        *(const struct bh_resource_v1_resource_claim *)bh_obj_struct(k->obj);
+    struct bh_str_vec f = {bh_new_n(b->arena, struct bh_str, c.metadata.finalizers.n + 1), 0};
+
+    for (size_t i = 0; i < c.metadata.finalizers.n; i++)
+        f.p[f.n++] = c.metadata.finalizers.p[i];
+    f.p[f.n++] = BH_S(FINALIZER);
+    c.metadata.finalizers = f;
+    b->step = STEP_FINALIZER;
+    b->call =
+        bh_client_update(b->s->client, &bh_resource_v1_resource_claim_kind, &c, "", bind_answer, b);
+}
+
+static void put_status(struct sbind *b, struct bind_claim *k)
+{
+    struct bh_resource_v1_resource_claim c =
+        *(const struct bh_resource_v1_resource_claim *)bh_obj_struct(k->obj);
+    struct bh_resource_v1_resource_claim_consumer_reference_vec r = {
+        bh_new_n(b->arena, struct bh_resource_v1_resource_claim_consumer_reference,
+                 c.status.reserved_for.n + 1),
+        c.status.reserved_for.n};
+
+    if (r.n)
+        memcpy(r.p, c.status.reserved_for.p, r.n * sizeof(*r.p));
+    r.p[r.n++] = (struct bh_resource_v1_resource_claim_consumer_reference){
+        .resource = BH_S("pods"), .name = b->pod_obj->name, .uid = b->pod_obj->uid};
+    c.status.reserved_for = r;
+    if (k->alloc) {
+        struct bh_resource_v1_allocation_result *al =
+            bh_arena_memdup(b->arena, k->alloc, sizeof(*k->alloc));
+
+        al->allocation_timestamp = (struct bh_time){bh_loop_wall_ns(b->s->loop) / 1000000000, 0};
+        c.status.allocation = al;
+    }
+    b->step = STEP_STATUS;
+    b->call = bh_client_update(b->s->client, &bh_resource_v1_resource_claim_kind, &c, "status",
+                               bind_answer, b);
+}
+
+static void get_claim(struct sbind *b, const struct bind_claim *k)
+{
+    struct bh_client_req req = {.verb = BH_VERB_GET,
+                                .kind = &bh_resource_v1_resource_claim_kind,
+                                .ns = k->ns,
+                                .name = k->name};
+
+    b->step = STEP_GET;
+    b->call = bh_client_call(b->s->client, &req, bind_answer, b);
+}
+
+static void post_binding(struct sbind *b)
+{
+    struct bh_str body = bh_str_fmt(
+        b->arena,
+        "{\"kind\":\"Binding\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"%.*s\","
+        "\"namespace\":\"%.*s\",\"uid\":\"%.*s\"},\"target\":{\"kind\":\"Node\",\"name\":"
+        "\"%.*s\"}}",
+        BH_SF(b->pod_obj->name), BH_SF(b->pod_obj->ns), BH_SF(b->pod_obj->uid), BH_SF(b->node));
+    struct bh_client_req req = {.verb = BH_VERB_CREATE,
+                                .kind = &bh_core_v1_pod_kind,
+                                .ns = b->pod_obj->ns,
+                                .name = b->pod_obj->name,
+                                .subresource = BH_S("binding"),
+                                .body = body};
+
+    b->step = STEP_BIND;
+    b->call = bh_client_call(b->s->client, &req, bind_answer, b);
+}
+
+static void get_pod(struct sbind *b)
+{
+    struct bh_client_req req = {.verb = BH_VERB_GET,
+                                .kind = &bh_core_v1_pod_kind,
+                                .ns = b->pod_obj->ns,
+                                .name = b->pod_obj->name};
+
+    b->step = STEP_GET_POD;
+    b->call = bh_client_call(b->s->client, &req, bind_answer, b);
+}
+
+/* The next write, from what the newest objects say. */
+static void bind_go(struct sbind *b)
+{
+    while (b->i < b->n) {
+        struct bind_claim *k = &b->claims[b->i];
+        const struct bh_resource_v1_resource_claim *c = bh_obj_struct(k->obj);
+
+        if (!bh_str_eq(k->obj->uid, k->uid) || k->obj->deleting) {
+            fail_f(b,
+                   "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deleted in "
+                   "the meantime",
+                   BH_SF(k->ns), BH_SF(k->name));
+            return;
+        }
+        if (k->alloc && !k->stored && c->status.allocation) {
+            fail_f(b,
+                   "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got allocated "
+                   "elsewhere in the meantime",
+                   BH_SF(k->ns), BH_SF(k->name));
+            return;
+        }
+        if (!k->alloc && !c->status.allocation) {
+            fail_f(b,
+                   "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deallocated "
+                   "elsewhere in the meantime",
+                   BH_SF(k->ns), BH_SF(k->name));
+            return;
+        }
+        if (k->alloc && !has_finalizer(c)) {
+            put_finalizer(b, k);
+            return;
+        }
+        if (!reserved_for(c, b->pod_obj->uid) || (k->alloc && !k->stored)) {
+            put_status(b, k);
+            return;
+        }
+        b->i++;
+        b->tries = 0;
+        b->wait_ms = 0;
+    }
+    post_binding(b);
+}
+
+static void on_retry(void *arg)
+{
+    struct sbind *b = arg;
+
+    switch (b->step) {
+    case STEP_GET:
+        get_claim(b, &b->claims[b->i]);
+        break;
+    case STEP_GET_POD:
+        get_pod(b);
+        break;
+    case STEP_FINALIZER:
+    case STEP_STATUS:
+    case STEP_BIND:
+        /* The same write again: what it names (version, uid) lets it take effect once only. */
+        if (!b->pod && !b->unsure)
+            bind_failed(b, (struct bh_str){NULL, 0});
+        else
+            bind_go(b);
+        break;
+    }
+}
+
+static void again_later(struct sbind *b)
+{
+    b->wait_ms = b->wait_ms ? 2 * b->wait_ms : RETRY_FIRST_MS;
+    if (b->wait_ms > RETRY_MAX_MS)
+        b->wait_ms = RETRY_MAX_MS;
+    bh_timer_start(&b->retry, b->wait_ms);
+}
+
+/* No answer, or one that says nothing about the write: it may have taken effect. */
+static bool unknown(const struct bh_client_res *res)
+{
+    return res->status == 0 || res->status == 429 || res->status >= 500;
+}
+
+static void take_claim(struct bind_claim *k, const struct bh_obj *o)
+{
+    struct bh_obj *old = k->obj;
+
+    k->obj = bh_obj_ref(o);
+    (void)bh_obj_unref(old);
+}
+
+static bool same_allocation(const struct bh_resource_v1_allocation_result *a,
+                            const struct bh_resource_v1_allocation_result *b)
+{
+    return bh_msg_equal(&bh_resource_v1_device_allocation_result_type, &a->devices, &b->devices);
+}
+
+/* Looks whether a write of ours, whose answer was lost, is in the object that was read. */
+static void recognise(struct sbind *b, struct bind_claim *k)
+{
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(k->obj);
+
+    if (!bh_str_eq(k->obj->uid, k->uid) || !c->status.allocation ||
+        !reserved_for(c, b->pod_obj->uid))
+        return;
+    if (k->alloc && !same_allocation(k->alloc, c->status.allocation))
+        return;
+    k->reserved = true;
+    if (k->alloc) {
+        k->stored = true;
+        sched_claim_written(b->s, k->uid, k->obj->rv);
+    }
+}
+
+static void claim_answer(struct sbind *b, const struct bh_client_res *res)
+{
+    struct bind_claim *k = &b->claims[b->i];
+
+    if (unknown(res)) {
+        b->unsure |= b->step == STEP_STATUS;
+        again_later(b);
+        return;
+    }
+    if (res->status == 404 || (b->step == STEP_GET && !res->obj)) {
+        fail_f(b,
+               "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deleted in the "
+               "meantime",
+               BH_SF(k->ns), BH_SF(k->name));
+        return;
+    }
+    if (res->status == 409) { /* our version is old: whatever was sent with it cannot land now */
+        if (b->tries++ >= CONFLICT_TRIES && !b->unsure) {
+            fail_f(b, "running PreBind plugin \"DynamicResources\": %s", res->err.msg);
+            return;
+        }
+        get_claim(b, k);
+        return;
+    }
+    if (res->err.code != BH_OK || !res->obj) {
+        fail_f(b,
+               "running PreBind plugin \"DynamicResources\": add reservation to claim %.*s/%.*s: "
+               "%s",
+               BH_SF(k->ns), BH_SF(k->name), res->err.msg);
+        return;
+    }
+    take_claim(k, res->obj);
+    if (b->step == STEP_STATUS) {
+        k->reserved = true;
+        if (k->alloc) {
+            k->stored = true;
+            sched_claim_written(b->s, k->uid, k->obj->rv);
+        }
+    } else if (b->step == STEP_GET) {
+        recognise(b, k);
+    }
+    b->unsure = false;
+    b->wait_ms = 0;
+    if (!b->pod)
+        bind_failed(b, (struct bh_str){NULL, 0});
+    else
+        bind_go(b);
+}
+
+static void binding_answer(struct sbind *b, const struct bh_client_res *res)
+{
+    if (unknown(res)) {
+        b->unsure = true;
+        again_later(b);
+        return;
+    }
+    if (res->status >= 200 && res->status < 300) {
+        bind_done(b);
+        return;
+    }
+    if (res->status == 409 && b->unsure) {
+        get_pod(b); /* perhaps by ourselves */
+        return;
+    }
+    if (res->status == 404) {
+        bind_failed(b, (struct bh_str){NULL, 0});
+        return;
+    }
+    fail_f(b, "running Bind plugin \"DefaultBinder\": binding rejected: %s", res->err.msg);
+}
+
+static void pod_answer(struct sbind *b, const struct bh_client_res *res)
+{
+    const struct bh_core_v1_pod *p;
+
+    if (unknown(res)) {
+        again_later(b);
+        return;
+    }
+    if (!res->obj || !bh_str_eq(res->obj->uid, b->pod_obj->uid)) {
+        bind_failed(b, (struct bh_str){NULL, 0});
+        return;
+    }
+    p = bh_obj_struct(res->obj);
+    if (bh_str_eq(p->spec.node_name, b->node))
+        bind_done(b);
+    else
+        fail_f(b,
+               "running Bind plugin \"DefaultBinder\": binding rejected: pod %.*s is already "
+               "assigned to node \"%.*s\"",
+               BH_SF(b->pod_obj->name), BH_SF(p->spec.node_name));
+}
+
+static void bind_answer(void *arg, const struct bh_client_res *res)
+{
+    struct sbind *b = arg;
+
+    b->call = 0;
+    switch (b->step) {
+    case STEP_FINALIZER:
+    case STEP_STATUS:
+    case STEP_GET:
+        claim_answer(b, res);
+        break;
+    case STEP_BIND:
+        binding_answer(b, res);
+        break;
+    case STEP_GET_POD:
+        pod_answer(b, res);
+        break;
+    }
+}
+
+void sched_bind(struct cycle *c, const struct candidate *k)
+{
+    struct bh_arena *a = bh_arena_new(0);
+    struct sbind *b = bh_new(a, struct sbind);
+
+    b->s = c->s;
+    b->arena = a;
+    b->pod = c->pod;
+    b->pod_obj = bh_obj_ref(c->pod->obj);
+    b->node = bh_str_dup(a, k->node->name);
+    b->claims = bh_new_n(a, struct bind_claim, c->claims_n + 1);
+    for (size_t i = 0; i < c->claims_n; i++) {
+        const struct pod_claim *pc = &c->claims[i];
+        struct bind_claim *bc = &b->claims[b->n];
+
+        if (pc->allocated && pc->mine)
+            continue;
+        b->n++;
+        bc->obj = bh_obj_ref(pc->obj);
+        bc->ns = bh_str_dup(a, pc->obj->ns);
+        bc->name = bh_str_dup(a, pc->obj->name);
+        bc->uid = bh_str_dup(a, pc->obj->uid);
+        if (pc->ask_at >= 0)
+            bc->alloc = bh_msg_dup(&bh_resource_v1_allocation_result_type,
+                                   &k->dra.allocations[pc->ask_at], a);
+    }
+    bh_timer_init(&b->retry, c->s->loop, on_retry, b);
+    bh_list_add_tail(&c->s->binds, &b->link);
+    c->s->binds_n++;
+    c->pod->bind = b;
+    bind_go(b);
+}
+
+void sched_bind_pod_gone(struct spod *pod)
+{
+    if (pod->bind)
+        pod->bind->pod = NULL;
+    pod->bind = NULL;
+}
+
+void sched_bind_abandon(struct bh_scheduler *s)
+{
+    while (!bh_list_empty(&s->binds))
+        bind_free(bh_container(s->binds.next, struct sbind, link));
+}

@@ -1,0 +1,270 @@
+/* The plugin for devices: which claims a pod has, whether they fit a node, and reserving them. */
+#include "dra/node_selector.h"
+#include "scheduler/sched_int.h"
+
+enum claim_ref { REF_NONE_YET, REF_NOT_NEEDED, REF_NAME };
+
+/* The name of the claim behind an entry of spec.resourceClaims. */
+static enum claim_ref claim_name(const struct bh_core_v1_pod *p,
+                                 const struct bh_core_v1_pod_resource_claim *ref,
+                                 struct bh_str *ret)
+{
+    if (ref->has_resource_claim_name) {
+        *ret = ref->resource_claim_name;
+        return REF_NAME;
+    }
+    for (size_t i = 0; i < p->status.resource_claim_statuses.n; i++) {
+        const struct bh_core_v1_pod_resource_claim_status *st =
+            &p->status.resource_claim_statuses.p[i];
+
+        if (!bh_str_eq(st->name, ref->name))
+            continue;
+        *ret = st->resource_claim_name;
+        return st->has_resource_claim_name ? REF_NAME : REF_NOT_NEEDED;
+    }
+    return REF_NONE_YET;
+}
+
+static bool owned_by(const struct bh_meta_v1_object_meta *m, struct bh_str uid)
+{
+    for (size_t i = 0; i < m->owner_references.n; i++)
+        if (m->owner_references.p[i].controller && bh_str_eq(m->owner_references.p[i].uid, uid))
+            return true;
+    return false;
+}
+
+/* The claim of one entry: NULL with *why when it is not there, NULL without when none is needed. */
+static struct bh_obj *find_claim(struct bh_scheduler *s, const struct spod *pod,
+                                 const struct bh_core_v1_pod_resource_claim *ref,
+                                 struct bh_arena *a, struct bh_str *why)
+{
+    struct bh_str name = {NULL, 0};
+    struct bh_obj *o;
+
+    *why = (struct bh_str){NULL, 0};
+    switch (claim_name(pod->p, ref, &name)) {
+    case REF_NOT_NEEDED:
+        return NULL;
+    case REF_NONE_YET:
+        *why = bh_str_fmt(a, "pod \"%.*s/%.*s\": ResourceClaim not created yet",
+                          BH_SF(pod->obj->ns), BH_SF(pod->obj->name));
+        return NULL;
+    case REF_NAME:
+        break;
+    }
+    o = bh_informer_get(s->inf_claims, pod->obj->ns, name);
+    if (!o) {
+        *why = bh_str_fmt(a, "resourceclaim.resource.k8s.io \"%.*s\" not found", BH_SF(name));
+        return NULL;
+    }
+    if (o->deleting) {
+        *why = bh_str_fmt(a, "resourceclaim \"%.*s\" is being deleted", BH_SF(name));
+        return NULL;
+    }
+    if (!ref->has_resource_claim_name) {
+        const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
+
+        if (!owned_by(&c->metadata, pod->obj->uid)) {
+            *why = bh_str_fmt(a,
+                              "ResourceClaim %.*s/%.*s was not created for pod %.*s/%.*s (pod is "
+                              "not owner)",
+                              BH_SF(o->ns), BH_SF(o->name), BH_SF(pod->obj->ns),
+                              BH_SF(pod->obj->name));
+            return NULL;
+        }
+    }
+    return o;
+}
+
+bool sched_claims_there(struct bh_scheduler *s, const struct spod *pod, struct bh_arena *a,
+                        struct bh_str *why)
+{
+    for (size_t i = 0; i < pod->p->spec.resource_claims.n; i++) {
+        struct bh_str w;
+
+        (void)find_claim(s, pod, &pod->p->spec.resource_claims.p[i], a, &w);
+        if (w.n) {
+            if (why)
+                *why = w;
+            return false;
+        }
+    }
+    return true;
+}
+
+bool sched_claim_of_pod(const struct spod *pod, const struct bh_obj *claim)
+{
+    if (!pod->p->spec.resource_claims.n || !bh_str_eq(pod->obj->ns, claim->ns))
+        return false;
+    for (size_t i = 0; i < pod->p->spec.resource_claims.n; i++) {
+        struct bh_str name;
+
+        if (claim_name(pod->p, &pod->p->spec.resource_claims.p[i], &name) == REF_NAME &&
+            bh_str_eq(name, claim->name))
+            return true;
+    }
+    return false;
+}
+
+static bool refuse(struct cycle *c, struct bh_str text)
+{
+    c->prefilter_msg = text;
+    c->rejected_by |= 1u << PL_DYNAMIC_RESOURCES;
+    return false;
+}
+
+static bool class_there(struct cycle *c, struct bh_str class, struct bh_str request)
+{
+    if (bh_dra_class(c->s->model, class))
+        return true;
+    return refuse(c, bh_str_fmt(c->a, "request %.*s: device class %.*s does not exist",
+                                BH_SF(request), BH_SF(class)));
+}
+
+static bool check_requests(struct cycle *c, const struct bh_resource_v1_resource_claim *cl)
+{
+    for (size_t i = 0; i < cl->spec.devices.requests.n; i++) {
+        const struct bh_resource_v1_device_request *r = &cl->spec.devices.requests.p[i];
+
+        if (r->exactly && !class_there(c, r->exactly->device_class_name, r->name))
+            return false;
+        for (size_t k = 0; k < r->first_available.n; k++) {
+            const struct bh_resource_v1_device_sub_request *sub = &r->first_available.p[k];
+
+            if (!class_there(c, sub->device_class_name,
+                             bh_str_fmt(c->a, "%.*s/%.*s", BH_SF(r->name), BH_SF(sub->name))))
+                return false;
+        }
+        if (!r->exactly && !r->first_available.n)
+            return refuse(c, bh_str_fmt(c->a,
+                                        "resource claim %.*s/%.*s, request %.*s: unknown request "
+                                        "type",
+                                        BH_SF(cl->metadata.namespace), BH_SF(cl->metadata.name),
+                                        BH_SF(r->name)));
+    }
+    return true;
+}
+
+bool sched_claims_prefilter(struct cycle *c)
+{
+    const struct bh_core_v1_pod_resource_claim_vec *refs = &c->pod->p->spec.resource_claims;
+
+    if (!refs->n)
+        return true;
+    c->claims = bh_new_n(c->a, struct pod_claim, refs->n);
+    c->unallocated = bh_new_n(c->a, const struct bh_resource_v1_resource_claim *, refs->n);
+    for (size_t i = 0; i < refs->n; i++) {
+        struct pod_claim *k = &c->claims[c->claims_n];
+        struct bh_str why;
+
+        k->obj = find_claim(c->s, c->pod, &refs->p[i], c->a, &why);
+        if (why.n)
+            return refuse(c, why);
+        if (!k->obj)
+            continue;
+        c->claims_n++;
+        k->ref = &refs->p[i];
+        k->c = bh_obj_struct(k->obj);
+        k->allocated = k->c->status.allocation != NULL;
+        k->ask_at = -1;
+        for (size_t r = 0; r < k->c->status.reserved_for.n; r++)
+            k->mine |= bh_str_eq(k->c->status.reserved_for.p[r].uid, c->pod->obj->uid);
+        if (k->allocated)
+            continue;
+        if (bh_dra_is_reserved(c->s->model, k->obj->uid))
+            return refuse(c, bh_str_fmt(c->a,
+                                        "resource claim %.*s/%.*s is in the process of being "
+                                        "allocated",
+                                        BH_SF(k->obj->ns), BH_SF(k->obj->name)));
+        if (!check_requests(c, k->c))
+            return false;
+        k->ask_at = (int)c->unallocated_n;
+        c->unallocated[c->unallocated_n++] = k->c;
+    }
+    c->dra_state = c->claims_n > 0;
+    c->unavailable = bh_new_n(c->a, bool, c->claims_n);
+    if (c->unallocated_n)
+        c->ask = bh_dra_ask_new(c->s->model, c->unallocated, c->unallocated_n, c->a);
+    return true;
+}
+
+/* Allocated claims of the pod on this node. */
+static enum verdict filter_allocated(struct cycle *c, struct snode *n)
+{
+    bool unavailable = false;
+
+    for (size_t i = 0; i < c->claims_n; i++) {
+        const struct pod_claim *k = &c->claims[i];
+        const struct bh_core_v1_node_selector *sel;
+        int r;
+
+        if (!k->allocated)
+            continue;
+        sel = k->c->status.allocation->node_selector;
+        r = sel ? bh_node_selector_match(sel, n->name, &n->obj->labels, &c->err) : 1;
+        if (r < 0) {
+            (void)sched_error(c, PL_DYNAMIC_RESOURCES, "%s", c->err.msg);
+            return V_ERROR;
+        }
+        if (r == 0)
+            unavailable = c->unavailable[i] = true;
+    }
+    if (unavailable)
+        return sched_fail(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE, R_CLAIM_NODE);
+    return V_OK;
+}
+
+enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret)
+{
+    struct bh_dra_opts o = {.scoring =
+                                c->s->opts.device_scoring_off ? BH_DRA_FIRST_FIT : BH_DRA_PACK};
+    struct bh_err err = {0};
+
+    if (c->ask) {
+        if (!bh_dra_ask_may_fit(c->ask, n->name))
+            return sched_fail(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE, R_CLAIMS);
+        switch (bh_dra_allocate(c->ask, n->name, &o, c->a, &ret->dra, &err)) {
+        case BH_DRA_OK:
+            break;
+        case BH_DRA_NO_SOLUTION:
+            return sched_fail(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE, R_CLAIMS);
+        case BH_DRA_NODE_ERROR:
+        case BH_DRA_SPENT:
+            return sched_fail_text(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE, bh_s(err.msg));
+        case BH_DRA_FATAL:
+            (void)sched_error(c, PL_DYNAMIC_RESOURCES, "%s", err.msg);
+            return V_ERROR;
+        }
+    }
+    return c->claims_n ? filter_allocated(c, n) : V_OK;
+}
+
+bool sched_claims_reserve(struct cycle *c, const struct candidate *k)
+{
+    for (size_t i = 0; i < c->unallocated_n; i++) {
+        struct bh_err err = {0};
+
+        if (bh_dra_reserve(c->s->model, c->unallocated[i], &k->dra.allocations[i], &err) == 0)
+            continue;
+        while (i-- > 0)
+            bh_dra_unreserve(c->s->model, c->unallocated[i]->metadata.uid);
+        (void)sched_error(c, PL_DYNAMIC_RESOURCES, "%s", err.msg);
+        return false;
+    }
+    return true;
+}
+
+/* A reservation of ours is stored: should the informer miss the version in which it stood (a lost
+ * watch) and see a later one without it, the reservation ends by this record. */
+void sched_claim_written(struct bh_scheduler *s, struct bh_str uid, uint64_t rv)
+{
+    struct written *w = bh_map_get(&s->written, uid);
+
+    if (!bh_dra_is_reserved(s->model, uid))
+        return; /* confirmed already */
+    if (!w) {
+        w = bh_calloc(1, sizeof(*w));
+        (void)bh_map_put(&s->written, uid, w);
+    }
+    w->rv = rv;
+}

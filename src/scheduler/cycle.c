@@ -1,0 +1,323 @@
+/* One attempt: filters, scores, a decision that takes effect at once; or the reasons for none. */
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "scheduler/sched_int.h"
+
+/* Of a pod that needs devices, nodes beyond so many that fit are not looked at: the allocator
+ * offers the best guesses first. */
+#define CLAIM_NODES_MAX 16
+/* Nodes whose devices an explanation looks at. */
+#define EXPLAIN_NODES_MAX 64
+
+static const char *const reason_texts[R_FIXED] = {
+    [R_UNSCHEDULABLE] = "node(s) were unschedulable",
+    [R_TAINT] = "node(s) had untolerated taint(s)",
+    [R_AFFINITY] = "node(s) didn't match Pod's node affinity/selector",
+    [R_AFFINITY_NAMES] = "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+    [R_PORTS] = "node(s) didn't have free ports for the requested pod ports",
+    [R_TOO_MANY_PODS] = "Too many pods",
+    [R_SPREAD] = "node(s) didn't match pod topology spread constraints",
+    [R_SPREAD_LABEL] =
+        "node(s) didn't match pod topology spread constraints (missing required label)",
+    [R_POD_AFFINITY] = "node(s) didn't match pod affinity rules",
+    [R_POD_ANTI] = "node(s) didn't match pod anti-affinity rules",
+    [R_POD_EXISTING_ANTI] = "node(s) didn't satisfy existing pods anti-affinity rules",
+    [R_CLAIMS] = "cannot allocate all claims",
+    [R_CLAIM_NODE] = "resourceclaim not available on the node",
+    [R_VOLUME_NODE] = "node(s) didn't match PersistentVolume's node affinity",
+    [R_VOLUME_FIND] = "node(s) didn't find available persistent volumes to bind",
+    [R_VOLUME_ZONE] = "node(s) had no available volume zone",
+    [R_VOLUME_COUNT] = "node(s) exceed max volume count",
+    [R_VOLUME_RWOP] = "node has pod using PersistentVolumeClaim with the same name and "
+                      "ReadWriteOncePod access mode",
+    [R_FIT_EXTENDED] = "cannot fit resource",
+};
+
+static const char *const plugin_names[PL__MAX] = {
+    [PL_NONE] = "",
+    [PL_NODE_UNSCHEDULABLE] = "NodeUnschedulable",
+    [PL_TAINT_TOLERATION] = "TaintToleration",
+    [PL_NODE_AFFINITY] = "NodeAffinity",
+    [PL_NODE_PORTS] = "NodePorts",
+    [PL_RESOURCES_FIT] = "NodeResourcesFit",
+    [PL_VOLUME_RESTRICTIONS] = "VolumeRestrictions",
+    [PL_NODE_VOLUME_LIMITS] = "NodeVolumeLimits",
+    [PL_VOLUME_BINDING] = "VolumeBinding",
+    [PL_VOLUME_ZONE] = "VolumeZone",
+    [PL_TOPOLOGY_SPREAD] = "PodTopologySpread",
+    [PL_INTER_POD_AFFINITY] = "InterPodAffinity",
+    [PL_DYNAMIC_RESOURCES] = "DynamicResources",
+};
+
+enum verdict sched_fail(struct cycle *c, enum plugin pl, enum verdict v, uint32_t reason)
+{
+    if (!c->quiet) {
+        c->counts[reason]++;
+        c->rejected_by |= 1u << pl;
+    }
+    return v;
+}
+
+enum verdict sched_fail_text(struct cycle *c, enum plugin pl, enum verdict v, struct bh_str text)
+{
+    size_t cap = c->texts_cap;
+
+    if (c->quiet)
+        return v;
+    c->rejected_by |= 1u << pl;
+    for (uint32_t i = 0; i < c->texts_n; i++)
+        if (bh_str_eq(c->texts[i], text)) {
+            c->text_counts[i]++;
+            return v;
+        }
+    if (c->texts_n == cap) {
+        bh_arena_grow(c->a, &c->texts, &cap, c->texts_n + 1, sizeof(*c->texts));
+        cap = c->texts_cap;
+        bh_arena_grow(c->a, &c->text_counts, &cap, c->texts_n + 1, sizeof(*c->text_counts));
+        c->texts_cap = (uint32_t)cap;
+    }
+    c->texts[c->texts_n] = bh_str_dup(c->a, text);
+    c->text_counts[c->texts_n++] = 1;
+    return v;
+}
+
+int sched_error(struct cycle *c, enum plugin pl, const char *fmt, ...)
+{
+    va_list ap;
+    struct bh_str text;
+
+    va_start(ap, fmt);
+    text = bh_str_vfmt(c->a, fmt, ap);
+    va_end(ap);
+    c->err_plugin = pl;
+    return bh_err_set(&c->err, BH_E_INTERNAL, "running \"%s\" filter plugin: %.*s",
+                      plugin_names[pl], BH_SF(text));
+}
+
+/* ---- messages ---- */
+
+struct line {
+    struct bh_str s;
+};
+
+static void add_line(struct bh_arena *a, struct bh_str *lines, size_t *n, uint32_t count,
+                     struct bh_str text)
+{
+    struct bh_str s = bh_str_fmt(a, "%u %.*s", count, BH_SF(text));
+    size_t i = (*n)++;
+
+    while (i > 0 && bh_str_cmp(s, lines[i - 1]) < 0) {
+        lines[i] = lines[i - 1];
+        i--;
+    }
+    lines[i] = s;
+}
+
+/* "1 Insufficient cpu, 2 node(s) were unschedulable": sorted as text, as upstream does. */
+static void histogram(struct cycle *c, struct bh_buf *out)
+{
+    size_t n = 0, max = R_FIXED + c->s->res_n + c->texts_n;
+    struct bh_str *lines = bh_new_n(c->a, struct bh_str, max);
+
+    for (uint32_t i = 0; i < R_FIXED; i++)
+        if (c->counts[i])
+            add_line(c->a, lines, &n, c->counts[i], bh_s(reason_texts[i]));
+    for (uint32_t i = 0; i < c->s->res_n; i++)
+        if (c->counts[R_INSUFFICIENT + i])
+            add_line(c->a, lines, &n, c->counts[R_INSUFFICIENT + i],
+                     bh_str_fmt(c->a, "Insufficient %.*s", BH_SF(c->s->res_names[i])));
+    for (uint32_t i = 0; i < c->texts_n; i++)
+        add_line(c->a, lines, &n, c->text_counts[i], c->texts[i]);
+    for (size_t i = 0; i < n; i++)
+        bh_buf_addf(out, "%s%.*s", i ? ", " : ": ", BH_SF(lines[i]));
+    if (n)
+        bh_buf_addc(out, '.');
+}
+
+struct bh_str sched_message(struct cycle *c)
+{
+    BH_AUTO_BUF b = {.max = 64u << 10};
+
+    bh_buf_addf(&b, "0/%u nodes are available", c->s->nodes.n);
+    if (c->prefilter_msg.n)
+        bh_buf_addf(&b, ": %.*s.", BH_SF(c->prefilter_msg));
+    else
+        histogram(c, &b);
+    if (c->postfilter_msg.n)
+        bh_buf_addf(&b, " %.*s", BH_SF(c->postfilter_msg));
+    return bh_str_dup(c->a, bh_buf_str(&b));
+}
+
+/* Ours, behind upstream's words: which device fails which request, and why. */
+static struct bh_str explained(struct cycle *c, struct bh_str message)
+{
+    struct bh_str nodes[EXPLAIN_NODES_MAX];
+    struct bh_dra_reasons why;
+    struct bh_str text;
+    size_t n = 0;
+
+    if (!c->ask || !c->counts[R_CLAIMS])
+        return message;
+    for (uint32_t i = 0; i < c->s->nodes.n && n < EXPLAIN_NODES_MAX; i++)
+        if (c->verdicts[i] == V_UNRESOLVABLE)
+            nodes[n++] = c->s->nodes.p[i]->name;
+    bh_dra_explain(c->ask, nodes, n, c->a, &why);
+    text = bh_dra_explain_text(&why, BH_S("cannot allocate all claims"), c->a);
+    if (!text.n || bh_str_eqc(text, "cannot allocate all claims"))
+        return message;
+    return bh_str_fmt(c->a, "%.*s %.*s", BH_SF(message), BH_SF(text));
+}
+
+static struct bh_str bounded(struct bh_str s)
+{
+    if (s.n <= BH_MESSAGE_BYTES_MAX)
+        return s;
+    s.n = BH_MESSAGE_BYTES_MAX;
+    while (s.n && ((unsigned char)s.p[s.n] & 0xC0) == 0x80)
+        s.n--;
+    return s;
+}
+
+/* ---- looking for nodes ---- */
+
+/* Upstream's default: all of a small cluster, down to 5% of a large one, never less than 100. */
+static uint32_t nodes_to_find(uint32_t n)
+{
+    uint32_t percent = 50 - (n / 125 < 45 ? n / 125 : 45), k;
+
+    if (n < 100)
+        return n;
+    k = n * percent / 100;
+    return k < 100 ? 100 : k;
+}
+
+/* Judges one node; adds it to the candidates when it fits. False ends the search: an error. */
+static bool try_node(struct cycle *c, struct snode *n)
+{
+    struct candidate k = {.node = n};
+    enum verdict v = sched_filter(c, n);
+
+    if (v == V_OK && c->dra_state)
+        v = sched_claims_filter(c, n, &k);
+    if (v == V_ERROR)
+        return false;
+    c->verdicts[n->at] = (uint8_t)v;
+    if (v == V_OK)
+        c->feasible[c->feasible_n++] = k;
+    return true;
+}
+
+#define V_NOT_TRIED 0xff
+
+/* The allocator's own order: nodes that can have the devices, best guess first. */
+static bool find_by_devices(struct cycle *c)
+{
+    struct bh_str name;
+    uint64_t it = 0;
+
+    while (c->feasible_n < CLAIM_NODES_MAX && bh_dra_ask_next(c->ask, &it, &name)) {
+        struct snode *n = sched_node_find(c->s, name);
+
+        if (n && n->obj && c->verdicts[n->at] == V_NOT_TRIED && !try_node(c, n))
+            return false;
+    }
+    return true;
+}
+
+static bool find_nodes(struct cycle *c)
+{
+    struct bh_scheduler *s = c->s;
+    uint32_t n = s->nodes.n, want = nodes_to_find(n), i;
+
+    memset(c->verdicts, V_NOT_TRIED, n);
+    c->feasible =
+        bh_new_n(c->a, struct candidate, c->ask && want < CLAIM_NODES_MAX ? CLAIM_NODES_MAX : want);
+    if (c->pod->nominated && c->pod->nominated->obj) {
+        if (!try_node(c, c->pod->nominated))
+            return false;
+        if (c->feasible_n)
+            return true;
+    }
+    if (c->ask && !s->opts.device_scoring_off) {
+        if (!find_by_devices(c))
+            return false;
+        if (c->feasible_n)
+            return true;
+    }
+    for (i = 0; i < n && c->feasible_n < want; i++) {
+        struct snode *node = s->nodes.p[(s->start + i) % n];
+
+        if (c->verdicts[node->at] == V_NOT_TRIED && !try_node(c, node))
+            return false;
+    }
+    s->start = (s->start + i) % n;
+    return true;
+}
+
+static const struct candidate *best(const struct cycle *c)
+{
+    const struct candidate *b = &c->feasible[0];
+
+    for (size_t i = 1; i < c->feasible_n; i++)
+        if (c->feasible[i].score > b->score)
+            b = &c->feasible[i];
+    return b;
+}
+
+static void failed(struct cycle *c)
+{
+    struct bh_str m;
+
+    if (c->err.code != BH_OK) {
+        m = bh_str_dup(c->a, bh_s(c->err.msg));
+        sched_requeue(c->s, c->pod, 0, true);
+        sched_say(c->s, c->pod, "SchedulerError", bounded(m), true);
+        return;
+    }
+    if (!c->s->nodes.n) {
+        sched_requeue(c->s, c->pod, 1u << PL_NONE, false);
+        sched_say(c->s, c->pod, "Unschedulable", BH_S("no nodes available to schedule pods"), true);
+        return;
+    }
+    if (c->prefilter_no_dra)
+        c->postfilter_msg = BH_S("not found");
+    else
+        c->postfilter_msg =
+            bh_str_fmt(c->a,
+                       "%s, preemption: 0/%u nodes are available: %u Preemption is not helpful for "
+                       "scheduling.",
+                       c->dra_state ? "still not schedulable" : "no new claims to deallocate",
+                       c->s->nodes.n, c->s->nodes.n);
+    m = explained(c, sched_message(c));
+    sched_requeue(c->s, c->pod, c->rejected_by ? c->rejected_by : 1u << PL_NONE, false);
+    sched_say(c->s, c->pod, "Unschedulable", bounded(m), true);
+}
+
+void sched_attempt(struct bh_scheduler *s, struct spod *pod)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct cycle c = {.s = s, .pod = pod, .a = a};
+    const struct candidate *k;
+
+    s->attempts++;
+    c.counts = bh_new_n(a, uint32_t, R_TEXT);
+    c.verdicts = bh_arena_alloc(a, s->nodes.n + 1);
+    if (!s->nodes.n || !sched_prefilter(&c) || !find_nodes(&c) || !c.feasible_n) {
+        failed(&c);
+        return;
+    }
+    if (c.feasible_n > 1)
+        sched_score(&c);
+    k = best(&c);
+    if (!sched_claims_reserve(&c, k)) {
+        failed(&c);
+        return;
+    }
+    sched_nominate(pod, NULL);
+    sched_node_add_pod(s, k->node, pod);
+    pod->assumed = true;
+    pod->where = POD_BINDING;
+    sched_bind(&c, k);
+}

@@ -1,0 +1,194 @@
+/* The filters that look at a node alone, in upstream's order. */
+#include "dra/node_selector.h"
+#include "scheduler/sched_int.h"
+
+static enum verdict filter_unschedulable(struct cycle *c, const struct snode *n)
+{
+    static const struct bh_core_v1_taint taint = {
+        .key = BH_S_INIT("node.kubernetes.io/unschedulable"), .effect = BH_S_INIT("NoSchedule")};
+    const struct bh_core_v1_toleration_vec *t = &c->pod->p->spec.tolerations;
+
+    if (!n->n->spec.unschedulable || sched_tolerates_any(t->p, t->n, &taint))
+        return V_OK;
+    return sched_fail(c, PL_NODE_UNSCHEDULABLE, V_UNRESOLVABLE, R_UNSCHEDULABLE);
+}
+
+static enum verdict filter_taints(struct cycle *c, const struct snode *n)
+{
+    const struct bh_core_v1_toleration_vec *t = &c->pod->p->spec.tolerations;
+
+    if (!n->hard_taints)
+        return V_OK;
+    for (size_t i = 0; i < n->n->spec.taints.n; i++) {
+        const struct bh_core_v1_taint *x = &n->n->spec.taints.p[i];
+
+        if (!bh_str_eqc(x->effect, "NoSchedule") && !bh_str_eqc(x->effect, "NoExecute"))
+            continue;
+        if (!sched_tolerates_any(t->p, t->n, x))
+            return sched_fail(c, PL_TAINT_TOLERATION, V_UNRESOLVABLE, R_TAINT);
+    }
+    return V_OK;
+}
+
+static bool selector_holds(const struct bh_str_map *want, const struct bh_str_map *labels)
+{
+    for (size_t i = 0; i < want->n; i++) {
+        const struct bh_str *v = bh_str_map_get(labels, want->p[i].key);
+
+        if (!v || !bh_str_eq(*v, want->p[i].value))
+            return false;
+    }
+    return true;
+}
+
+static enum verdict filter_affinity(struct cycle *c, const struct snode *n)
+{
+    const struct bh_core_v1_pod_spec *spec = &c->pod->p->spec;
+    const struct bh_core_v1_node_selector *req;
+
+    if (c->only_nodes) {
+        bool named = false;
+
+        for (size_t i = 0; i < c->only_nodes->n && !named; i++)
+            named = bh_str_eq(c->only_nodes->p[i], n->name);
+        if (!named)
+            return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY_NAMES);
+    }
+    if (!selector_holds(&spec->node_selector, &n->obj->labels))
+        return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY);
+    if (!c->requires_node_affinity)
+        return V_OK;
+    req = spec->affinity->node_affinity->required_during_scheduling_ignored_during_execution;
+    /* A requirement that cannot be understood selects nothing. */
+    if (bh_node_selector_match(req, n->name, &n->obj->labels, NULL) == 1)
+        return V_OK;
+    return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY);
+}
+
+static bool ports_taken(const struct spod *pod, const struct spod *by)
+{
+    for (uint32_t i = 0; i < pod->ports_n; i++)
+        for (uint32_t k = 0; k < by->ports_n; k++)
+            if (sched_ports_conflict(&pod->ports[i], &by->ports[k]))
+                return true;
+    return false;
+}
+
+static enum verdict filter_ports(struct cycle *c, const struct snode *n)
+{
+    if (!c->pod->ports_n || !n->ports_n)
+        return V_OK;
+    for (uint32_t i = 0; i < n->pods.n; i++)
+        if (n->pods.p[i]->ports_n && ports_taken(c->pod, n->pods.p[i]))
+            return sched_fail(c, PL_NODE_PORTS, V_UNSCHEDULABLE, R_PORTS);
+    return V_OK;
+}
+
+/* What pods of at least its priority hold there by nomination. */
+static int64_t nominated_amount(const struct cycle *c, const struct snode *n, uint32_t id)
+{
+    int64_t sum = 0;
+
+    bh_list_for(it, &n->nominees)
+    {
+        const struct spod *o = bh_container(it, struct spod, nominated_link);
+        const struct res_amount *r;
+
+        if (o == c->pod || o->priority < c->pod->priority)
+            continue;
+        if (id == RES_PODS) {
+            sum++;
+            continue;
+        }
+        r = sched_pod_req(o, id);
+        sum += r ? r->v : 0;
+    }
+    return sum;
+}
+
+static enum verdict filter_fit(struct cycle *c, const struct snode *n)
+{
+    const struct spod *pod = c->pod;
+    bool nominees = !bh_list_empty(&n->nominees);
+    enum verdict v = V_OK;
+
+    if ((int64_t)n->pods.n + 1 + (nominees ? nominated_amount(c, n, RES_PODS) : 0) >
+        n->alloc[RES_PODS])
+        v = sched_fail(c, PL_RESOURCES_FIT, V_UNSCHEDULABLE, R_TOO_MANY_PODS);
+    for (uint32_t i = 0; i < pod->req_n; i++) {
+        const struct res_amount *r = &pod->req[i];
+        int64_t all, used;
+        enum verdict w;
+
+        if (r->id < RES_FIXED) {
+            all = n->alloc[r->id];
+            used = n->used[r->id];
+        } else {
+            all = sched_node_xalloc(n, r->id);
+            all = all < 0 ? 0 : all;
+            used = sched_node_xused(n, r->id);
+        }
+        if (nominees)
+            used += nominated_amount(c, n, r->id);
+        if (r->v <= all - used)
+            continue;
+        w = sched_fail(c, PL_RESOURCES_FIT, r->v > all ? V_UNRESOLVABLE : V_UNSCHEDULABLE,
+                       R_INSUFFICIENT + r->id);
+        if (v != V_UNRESOLVABLE)
+            v = w;
+    }
+    return v;
+}
+
+enum verdict sched_filter(struct cycle *c, struct snode *n)
+{
+    enum verdict v;
+
+    if ((v = filter_unschedulable(c, n)) != V_OK || (v = filter_taints(c, n)) != V_OK ||
+        (v = filter_affinity(c, n)) != V_OK || (v = filter_ports(c, n)) != V_OK)
+        return v;
+    return filter_fit(c, n);
+}
+
+/* Terms that each name nodes restrict the search to these before any filter runs. */
+static void read_names(struct cycle *c, const struct bh_core_v1_node_selector *req)
+{
+    struct bh_str_vec *names = bh_new(c->a, struct bh_str_vec);
+    size_t cap = 0;
+
+    for (size_t i = 0; i < req->node_selector_terms.n; i++) {
+        const struct bh_core_v1_node_selector_term *t = &req->node_selector_terms.p[i];
+        bool found = false;
+
+        for (size_t k = 0; k < t->match_fields.n; k++) {
+            const struct bh_core_v1_node_selector_requirement *f = &t->match_fields.p[k];
+
+            if (!bh_str_eqc(f->key, "metadata.name") || !bh_str_eqc(f->operator, "In"))
+                continue;
+            found = true;
+            for (size_t j = 0; j < f->values.n; j++) {
+                bh_arena_grow(c->a, &names->p, &cap, names->n + 1, sizeof(*names->p));
+                names->p[names->n++] = f->values.p[j];
+            }
+        }
+        if (!found)
+            return;
+    }
+    if (names->n)
+        c->only_nodes = names;
+}
+
+bool sched_prefilter(struct cycle *c)
+{
+    const struct bh_core_v1_affinity *af = c->pod->p->spec.affinity;
+    const struct bh_core_v1_node_selector *req =
+        af && af->node_affinity
+            ? af->node_affinity->required_during_scheduling_ignored_during_execution
+            : NULL;
+
+    if (req) {
+        c->requires_node_affinity = true;
+        read_names(c, req);
+    }
+    return sched_claims_prefilter(c);
+}

@@ -1,0 +1,413 @@
+/* The queue: which pod is tried next, and what lets a refused one try again.
+ *
+ * Active pods wait in a heap (priority, then arrival). A pod that failed goes to `waiting` with the
+ * plugins that refused it, and leaves it only for an event that one of these can hope for; then it
+ * is active again, or sits out its back-off when it has failed lately. A pod that failed by an
+ * error always sits out its back-off.
+ */
+#include <string.h>
+
+#include "api/engine.h"
+#include "scheduler/sched_int.h"
+
+#define MS               ((int64_t)1000000)
+#define BACKOFF_FIRST_NS (1000 * MS)
+#define BACKOFF_MAX_NS   (10000 * MS)
+/* Waiting pods are tried again at times even without an event, should a hint ever be missed. */
+#define FLUSH_EVERY_MS 60000
+#define FLUSH_AFTER_NS (300000 * MS)
+
+/* ---- heaps ---- */
+
+static void heap_set(struct pod_heap *h, size_t i, struct spod *pod)
+{
+    h->p[i] = pod;
+    pod->heap_at = i + 1;
+}
+
+static size_t heap_up(struct pod_heap *h, size_t i)
+{
+    struct spod *x = h->p[i];
+
+    while (i > 0 && h->before(x, h->p[(i - 1) / 2])) {
+        heap_set(h, i, h->p[(i - 1) / 2]);
+        i = (i - 1) / 2;
+    }
+    heap_set(h, i, x);
+    return i;
+}
+
+static void heap_down(struct pod_heap *h, size_t i)
+{
+    struct spod *x = h->p[i];
+
+    for (;;) {
+        size_t k = 2 * i + 1;
+
+        if (k >= h->n)
+            break;
+        if (k + 1 < h->n && h->before(h->p[k + 1], h->p[k]))
+            k++;
+        if (!h->before(h->p[k], x))
+            break;
+        heap_set(h, i, h->p[k]);
+        i = k;
+    }
+    heap_set(h, i, x);
+}
+
+static void heap_add(struct pod_heap *h, struct spod *pod)
+{
+    if (h->n == h->cap) {
+        h->cap = h->cap ? 2 * h->cap : 64;
+        h->p = bh_realloc(h->p, h->cap * sizeof(struct spod *));
+    }
+    h->p[h->n++] = pod;
+    (void)heap_up(h, h->n - 1);
+}
+
+static void heap_del(struct pod_heap *h, struct spod *pod)
+{
+    size_t i = pod->heap_at - 1;
+    struct spod *last = h->p[--h->n];
+
+    pod->heap_at = 0;
+    if (last == pod)
+        return;
+    h->p[i] = last;
+    heap_down(h, heap_up(h, i));
+}
+
+static bool before_active(const struct spod *a, const struct spod *b)
+{
+    if (a->priority != b->priority)
+        return a->priority > b->priority;
+    if (a->added_ns != b->added_ns)
+        return a->added_ns < b->added_ns;
+    return a->seq < b->seq;
+}
+
+static bool before_ready(const struct spod *a, const struct spod *b)
+{
+    return a->ready_ns != b->ready_ns ? a->ready_ns < b->ready_ns : before_active(a, b);
+}
+
+static struct pod_heap *heap_of(struct bh_scheduler *s, const struct spod *pod)
+{
+    if (pod->where == POD_ACTIVE)
+        return &s->active;
+    return pod->failed_by_error ? &s->error_backoff : &s->backoff;
+}
+
+/* ---- moving ---- */
+
+static void backoff_rearm(struct bh_scheduler *s)
+{
+    int64_t at = INT64_MAX, now = bh_loop_mono_ns(s->loop);
+
+    if (s->backoff.n)
+        at = s->backoff.p[0]->ready_ns;
+    if (s->error_backoff.n && s->error_backoff.p[0]->ready_ns < at)
+        at = s->error_backoff.p[0]->ready_ns;
+    if (at == INT64_MAX)
+        bh_timer_stop(&s->backoff_timer);
+    else
+        bh_timer_start_ns(&s->backoff_timer, at > now ? at - now : 0);
+}
+
+static void take_out(struct bh_scheduler *s, struct spod *pod)
+{
+    switch ((enum pod_where)pod->where) {
+    case POD_ACTIVE:
+    case POD_BACKOFF:
+        heap_del(heap_of(s, pod), pod);
+        break;
+    case POD_WAITING:
+    case POD_GATED:
+        bh_list_del(&pod->link);
+        break;
+    case POD_OFF:
+    case POD_BINDING:
+        break;
+    }
+    pod->where = POD_OFF;
+}
+
+static void activate(struct bh_scheduler *s, struct spod *pod)
+{
+    pod->where = POD_ACTIVE;
+    heap_add(&s->active, pod);
+    sched_turn_soon(s);
+}
+
+/* To the active queue, or to sit out what is left of the back-off. */
+static void put_back(struct bh_scheduler *s, struct spod *pod)
+{
+    if (pod->ready_ns <= bh_loop_mono_ns(s->loop)) {
+        activate(s, pod);
+        return;
+    }
+    pod->where = POD_BACKOFF;
+    heap_add(heap_of(s, pod), pod);
+    backoff_rearm(s);
+    if (!pod->failed_by_error)
+        sched_turn_soon(s); /* an idle scheduler does not let it wait */
+}
+
+static void on_backoff(void *arg)
+{
+    struct bh_scheduler *s = arg;
+    int64_t now = bh_loop_mono_ns(s->loop);
+    struct pod_heap *heaps[] = {&s->backoff, &s->error_backoff};
+
+    for (size_t i = 0; i < BH_COUNT(heaps); i++)
+        while (heaps[i]->n && heaps[i]->p[0]->ready_ns <= now) {
+            struct spod *pod = heaps[i]->p[0];
+
+            heap_del(heaps[i], pod);
+            activate(s, pod);
+        }
+    backoff_rearm(s);
+}
+
+void sched_enqueue(struct bh_scheduler *s, struct spod *pod)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+
+    take_out(s, pod);
+    pod->seq = ++s->seq;
+    if (!pod->added_ns)
+        pod->added_ns = bh_loop_mono_ns(s->loop) + 1;
+    if (pod->p->spec.scheduling_gates.n) {
+        pod->where = POD_GATED;
+        bh_list_add_tail(&s->gated, &pod->link);
+        return;
+    }
+    if (!sched_claims_there(s, pod, a, NULL)) {
+        pod->where = POD_GATED;
+        bh_list_add_tail(&s->gated, &pod->link);
+        return;
+    }
+    put_back(s, pod);
+}
+
+void sched_dequeue(struct bh_scheduler *s, struct spod *pod)
+{
+    take_out(s, pod);
+}
+
+void sched_requeue(struct bh_scheduler *s, struct spod *pod, uint32_t rejected_by, bool error)
+{
+    int64_t wait = BACKOFF_FIRST_NS;
+
+    take_out(s, pod);
+    pod->attempts++;
+    for (uint32_t i = 1; i < pod->attempts && wait < BACKOFF_MAX_NS; i++)
+        wait *= 2;
+    if (wait > BACKOFF_MAX_NS)
+        wait = BACKOFF_MAX_NS;
+    pod->ready_ns = bh_loop_mono_ns(s->loop) + wait;
+    pod->failed_by_error = error;
+    pod->rejected_by = rejected_by;
+    pod->seq = ++s->seq;
+    if (error) {
+        put_back(s, pod);
+        return;
+    }
+    pod->where = POD_WAITING;
+    bh_list_add_tail(&s->waiting, &pod->link);
+}
+
+struct spod *sched_queue_pop(struct bh_scheduler *s)
+{
+    struct spod *pod;
+
+    if (s->active.n) {
+        pod = s->active.p[0];
+        heap_del(&s->active, pod);
+    } else if (s->backoff.n) { /* nobody else waits: its back-off would serve nobody */
+        pod = s->backoff.p[0];
+        heap_del(&s->backoff, pod);
+        backoff_rearm(s);
+    } else {
+        return NULL;
+    }
+    pod->where = POD_OFF;
+    return pod;
+}
+
+/* ---- hints ---- */
+
+/* Which events can help a pod that the plugin refused. */
+static const uint32_t interests[PL__MAX] = {
+    [PL_NONE] = EV_NODE_ADD,
+    [PL_NODE_UNSCHEDULABLE] = EV_NODE_ADD | EV_NODE_TAINT | EV_SELF,
+    [PL_TAINT_TOLERATION] = EV_NODE_ADD | EV_NODE_TAINT | EV_SELF,
+    [PL_NODE_AFFINITY] = EV_NODE_ADD | EV_NODE_LABEL | EV_SELF,
+    [PL_NODE_PORTS] = EV_NODE_ADD | EV_POD_GONE,
+    [PL_RESOURCES_FIT] =
+        EV_NODE_ADD | EV_NODE_ALLOCATABLE | EV_POD_GONE | EV_POD_SMALLER | EV_CLASS | EV_SELF,
+    [PL_VOLUME_RESTRICTIONS] = EV_NODE_ADD | EV_POD_GONE | EV_VOLUME,
+    [PL_NODE_VOLUME_LIMITS] = EV_NODE_ADD | EV_POD_GONE | EV_VOLUME,
+    [PL_VOLUME_BINDING] = EV_NODE_ADD | EV_NODE_LABEL | EV_VOLUME,
+    [PL_VOLUME_ZONE] = EV_NODE_ADD | EV_NODE_LABEL | EV_VOLUME,
+    [PL_TOPOLOGY_SPREAD] = EV_NODE_ADD | EV_NODE_LABEL | EV_NODE_TAINT | EV_POD_ADD | EV_POD_GONE |
+                           EV_POD_LABEL | EV_SELF,
+    [PL_INTER_POD_AFFINITY] = EV_NODE_ADD | EV_NODE_LABEL | EV_POD_ADD | EV_POD_GONE |
+                              EV_POD_LABEL | EV_NAMESPACE | EV_SELF,
+    [PL_DYNAMIC_RESOURCES] =
+        EV_NODE_ADD | EV_NODE_LABEL | EV_NODE_ALLOCATABLE | EV_CLAIM | EV_SLICE | EV_CLASS,
+};
+
+/* Whether the node has room for the waiting pod's requests now. */
+static bool room(const struct spod *pod, const struct snode *n)
+{
+    if (!n || !n->obj)
+        return false;
+    if ((int64_t)n->pods.n + 1 > n->alloc[RES_PODS])
+        return false;
+    for (uint32_t i = 0; i < pod->req_n; i++) {
+        const struct res_amount *r = &pod->req[i];
+        int64_t all = r->id < RES_FIXED ? n->alloc[r->id] : sched_node_xalloc(n, r->id);
+        int64_t used = r->id < RES_FIXED ? n->used[r->id] : sched_node_xused(n, r->id);
+
+        if (r->v > all - used)
+            return false;
+    }
+    return true;
+}
+
+static bool ports_freed(const struct spod *waiting, const struct spod *gone)
+{
+    if (!gone)
+        return true;
+    for (uint32_t i = 0; i < waiting->ports_n; i++)
+        for (uint32_t k = 0; k < gone->ports_n; k++)
+            if (sched_ports_conflict(&waiting->ports[i], &gone->ports[k]))
+                return true;
+    return false;
+}
+
+static bool claim_helps(const struct spod *waiting, const struct happening *h)
+{
+    const struct bh_resource_v1_resource_claim *o = h->old ? bh_obj_struct(h->old) : NULL;
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(h->obj);
+
+    if (o && o->status.allocation && !c->status.allocation)
+        return true; /* devices got free */
+    if (!sched_claim_of_pod(waiting, h->obj))
+        return false;
+    return !o || !bh_msg_equal(&bh_resource_v1_resource_claim_status_type, &o->status, &c->status);
+}
+
+static bool helps(const struct spod *pod, enum plugin pl, const struct happening *h)
+{
+    if (!(interests[pl] & h->ev))
+        return false;
+    if (h->ev & (EV_POD_GONE | EV_POD_SMALLER | EV_NODE_ALLOCATABLE) && pl == PL_RESOURCES_FIT)
+        return room(pod, h->node);
+    if (h->ev == EV_POD_GONE && pl == PL_NODE_PORTS)
+        return ports_freed(pod, h->pod);
+    if (h->ev == EV_CLAIM)
+        return claim_helps(pod, h);
+    return true;
+}
+
+static void wake(struct bh_scheduler *s, struct spod *pod)
+{
+    bh_list_del(&pod->link);
+    pod->where = POD_OFF;
+    put_back(s, pod);
+}
+
+void sched_happened(struct bh_scheduler *s, const struct happening *h)
+{
+    bh_list_for_safe(it, &s->waiting)
+    {
+        struct spod *pod = bh_container(it, struct spod, link);
+        uint32_t left = pod->rejected_by;
+
+        while (left) {
+            enum plugin pl = (enum plugin)__builtin_ctz(left);
+
+            left &= left - 1;
+            if (helps(pod, pl, h)) {
+                wake(s, pod);
+                break;
+            }
+        }
+    }
+    if (h->ev != EV_CLAIM)
+        return;
+    bh_list_for_safe(it2, &s->gated)
+    {
+        struct spod *pod = bh_container(it2, struct spod, link);
+
+        if (!pod->p->spec.scheduling_gates.n && sched_claim_of_pod(pod, h->obj))
+            sched_enqueue(s, pod);
+    }
+}
+
+bool sched_same_labels(const struct bh_str_map *a, const struct bh_str_map *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (!bh_str_eq(a->p[i].key, b->p[i].key) || !bh_str_eq(a->p[i].value, b->p[i].value))
+            return false;
+    return true;
+}
+
+/* The pod itself changed while it waits. */
+void sched_wake_self(struct bh_scheduler *s, struct spod *pod, const struct bh_obj *old)
+{
+    const struct bh_core_v1_pod *o = bh_obj_struct(old), *n = pod->p;
+
+    if (pod->where == POD_GATED) {
+        sched_enqueue(s, pod);
+        return;
+    }
+    if (pod->where != POD_WAITING)
+        return;
+    /* What its status says is mostly our own word; the names of its claims are not. */
+    if (bh_msg_equal(&bh_core_v1_pod_spec_type, &o->spec, &n->spec) &&
+        sched_same_labels(&old->labels, &pod->obj->labels) &&
+        o->status.resource_claim_statuses.n == n->status.resource_claim_statuses.n)
+        return;
+    wake(s, pod);
+}
+
+static void on_flush(void *arg)
+{
+    struct bh_scheduler *s = arg;
+    int64_t now = bh_loop_mono_ns(s->loop);
+
+    bh_list_for_safe(it, &s->waiting)
+    {
+        struct spod *pod = bh_container(it, struct spod, link);
+
+        if (now - pod->ready_ns >= FLUSH_AFTER_NS)
+            wake(s, pod);
+    }
+    bh_timer_start(&s->flush_timer, FLUSH_EVERY_MS);
+}
+
+void sched_queue_init(struct bh_scheduler *s)
+{
+    bh_list_init(&s->waiting);
+    bh_list_init(&s->gated);
+    s->active.before = before_active;
+    s->backoff.before = s->error_backoff.before = before_ready;
+    bh_timer_init(&s->backoff_timer, s->loop, on_backoff, s);
+    bh_timer_init(&s->flush_timer, s->loop, on_flush, s);
+    bh_timer_start(&s->flush_timer, FLUSH_EVERY_MS);
+}
+
+void sched_queue_done(struct bh_scheduler *s)
+{
+    bh_timer_stop(&s->backoff_timer);
+    bh_timer_stop(&s->flush_timer);
+    bh_free(s->active.p);
+    bh_free(s->backoff.p);
+    bh_free(s->error_backoff.p);
+}

@@ -1,0 +1,358 @@
+/* Inside the scheduler: its view of the cluster, the queue, and the parts of one attempt.
+ *
+ * Everything belongs to one loop and is decided synchronously: an attempt (cycle) reads the view,
+ * changes it at once (the pod is assumed on its node, its devices are reserved), and only then are
+ * the writes begun. What a later attempt sees is therefore never older than an earlier decision.
+ */
+#ifndef BH_SCHEDULER_SCHED_INT_H
+#define BH_SCHEDULER_SCHED_INT_H
+
+#include "api/gen/core_v1.h"
+#include "api/gen/meta_v1.h"
+#include "api/gen/resource_v1.h"
+#include "api/obj.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "client/client.h"
+#include "dra/dra.h"
+#include "net/loop.h"
+#include "scheduler/scheduler.h"
+
+#define SCHED_NAME "default-scheduler"
+
+/* ---- resources: names become small numbers for the life of the scheduler ---- */
+
+enum { RES_CPU, RES_MEMORY, RES_EPHEMERAL, RES_PODS, RES_FIXED };
+#define RES_NAMES_MAX 1024 /* distinct resource names; more are refused as never available */
+
+struct res_amount {
+    uint32_t id;
+    int64_t v; /* milli for cpu, units otherwise */
+};
+
+/* ---- what rejects a pod ---- */
+
+enum plugin {
+    PL_NONE, /* no node at all, or an error: any new node helps */
+    PL_NODE_UNSCHEDULABLE,
+    PL_TAINT_TOLERATION,
+    PL_NODE_AFFINITY,
+    PL_NODE_PORTS,
+    PL_RESOURCES_FIT,
+    PL_VOLUME_RESTRICTIONS,
+    PL_NODE_VOLUME_LIMITS,
+    PL_VOLUME_BINDING,
+    PL_VOLUME_ZONE,
+    PL_TOPOLOGY_SPREAD,
+    PL_INTER_POD_AFFINITY,
+    PL_DYNAMIC_RESOURCES,
+    PL__MAX
+};
+
+/* Reasons with fixed words; those of resources follow from R_INSUFFICIENT + resource number, those
+ * with words of their own from R_TEXT. */
+enum {
+    R_UNSCHEDULABLE,
+    R_TAINT,
+    R_AFFINITY,
+    R_AFFINITY_NAMES,
+    R_PORTS,
+    R_TOO_MANY_PODS,
+    R_SPREAD,
+    R_SPREAD_LABEL,
+    R_POD_AFFINITY,
+    R_POD_ANTI,
+    R_POD_EXISTING_ANTI,
+    R_CLAIMS,
+    R_CLAIM_NODE,
+    R_VOLUME_NODE,
+    R_VOLUME_FIND,
+    R_VOLUME_ZONE,
+    R_VOLUME_COUNT,
+    R_VOLUME_RWOP,
+    R_FIT_EXTENDED,
+    R_FIXED,
+    R_INSUFFICIENT = 64,
+    R_TEXT = R_INSUFFICIENT + RES_NAMES_MAX,
+};
+
+enum verdict {
+    V_OK,
+    V_UNSCHEDULABLE, /* preemption may help */
+    V_UNRESOLVABLE,  /* it cannot */
+    V_ERROR,         /* the attempt ends: c->err says why */
+};
+
+/* ---- pods and nodes ---- */
+
+struct snode;
+struct sbind;
+struct pod_terms;
+struct pgroup;
+
+enum pod_where {
+    POD_OFF,   /* not ours to schedule, or it has a node */
+    POD_GATED, /* PreEnqueue refused it: scheduling gates, claims that are not there */
+    POD_ACTIVE,
+    POD_BACKOFF,
+    POD_WAITING, /* unschedulable until an event helps */
+    POD_BINDING,
+};
+
+struct host_port {
+    struct bh_str ip, protocol; /* views into the pod's object */
+    int32_t port;
+};
+
+struct spod {
+    struct bh_obj *obj; /* referenced */
+    const struct bh_core_v1_pod *p;
+    struct snode *node; /* assigned or assumed here */
+    uint32_t node_at;   /* index in node->pods */
+    bool assumed;       /* on node by our decision, not yet seen bound */
+    uint8_t where;      /* enum pod_where */
+    int32_t priority;
+    /* what it asks */
+    struct res_amount *req;
+    uint32_t req_n;
+    int64_t nz_cpu, nz_memory; /* with the defaults that scoring uses */
+    struct host_port *ports;
+    uint32_t ports_n;
+    struct pod_terms *terms; /* (anti)affinity, parsed; NULL when it has none */
+    bool has_pvc;
+    /* queue */
+    int64_t added_ns; /* when it came into the active queue first */
+    int64_t ready_ns; /* end of its back-off */
+    uint32_t attempts;
+    bool failed_by_error; /* its back-off is waited for even when nothing else is to be done */
+    size_t heap_at;       /* index + 1 in the heap of its queue */
+    uint64_t seq;         /* ties in order of arrival */
+    struct bh_link link;  /* waiting, gated */
+    uint32_t rejected_by; /* bits of enum plugin */
+    uint64_t said;        /* hash of the last condition written, 0: none */
+    struct snode *nominated;
+    struct bh_link nominated_link; /* in nominated->nominees */
+    bool preempting;               /* victims of it are being deleted */
+    struct sbind *bind;
+};
+
+struct pod_list {
+    struct spod **p;
+    uint32_t n, cap;
+};
+
+struct snode {
+    struct bh_str name; /* heap */
+    struct bh_obj *obj; /* referenced; NULL: only its pods are known */
+    const struct bh_core_v1_node *n;
+    uint32_t at; /* index in s->nodes */
+    bool hard_taints, soft_taints;
+    int64_t alloc[RES_FIXED], used[RES_FIXED];
+    int64_t nz_cpu, nz_memory;
+    struct res_amount *xalloc, *xused; /* other resources */
+    uint32_t xalloc_n, xused_n, xused_cap;
+    struct pod_list pods;
+    struct pod_list affine; /* those of pods with terms */
+    uint32_t ports_n;       /* pods with host ports */
+    struct bh_link nominees;
+    struct bh_map images; /* name -> struct node_image */
+};
+
+struct node_list {
+    struct snode **p;
+    uint32_t n, cap;
+};
+
+struct pod_heap {
+    struct spod **p;
+    size_t n, cap;
+    bool (*before)(const struct spod *a, const struct spod *b);
+};
+
+/* A claim write of ours: rv of the answer. An event of that version or later settles it. */
+struct written {
+    uint64_t rv;
+};
+
+struct bh_scheduler {
+    struct bh_client *client;
+    struct bh_loop *loop;
+    struct bh_scheduler_opts opts;
+    struct bh_recorder *recorder;
+    struct bh_dra_model *model;
+    struct bh_informer *inf_pods, *inf_nodes, *inf_claims, *inf_slices, *inf_classes, *inf_rules,
+        *inf_pvcs, *inf_pvs, *inf_storage, *inf_csinodes, *inf_namespaces, *inf_pdbs, *inf_services,
+        *inf_rcs, *inf_rss, *inf_stss;
+    uint64_t rule_probe; /* the call that asks whether rules are served */
+    bool rules_known;
+    bool ready; /* everything is synced */
+
+    struct bh_map pods; /* uid -> struct spod */
+    struct bh_map nodes_by_name;
+    struct node_list nodes; /* those that exist */
+    uint32_t start;         /* where the next attempt begins */
+    uint32_t terms_pods;    /* pods with (anti)affinity terms that are on nodes */
+    struct bh_map res_ids;  /* resource name -> (void *)(id + 1) */
+    struct bh_str *res_names;
+    uint32_t res_n;
+    struct bh_map written; /* claim uid -> struct written */
+
+    struct pod_heap active, backoff, error_backoff;
+    struct bh_link waiting, gated;
+    uint64_t seq;
+    struct bh_timer turn, backoff_timer, flush_timer, probe_timer;
+    struct bh_link binds;
+    size_t binds_n;
+    uint64_t attempts, scheduled; /* figures */
+};
+
+/* ---- pod.c ---- */
+struct spod *sched_pod_new(struct bh_scheduler *s, struct bh_obj *obj);
+void sched_pod_set(struct bh_scheduler *s, struct spod *pod, struct bh_obj *obj);
+struct spod *sched_pod_free(struct bh_scheduler *s, struct spod *pod);
+bool sched_pod_terminal(const struct bh_core_v1_pod *p);
+uint32_t sched_res_id(struct bh_scheduler *s, struct bh_str name);
+int64_t sched_res_value(uint32_t id, struct bh_str quantity);
+const struct res_amount *sched_pod_req(const struct spod *pod, uint32_t id); /* NULL: none */
+bool sched_tolerates(const struct bh_core_v1_toleration *t, const struct bh_core_v1_taint *taint);
+bool sched_tolerates_any(const struct bh_core_v1_toleration *t, size_t n,
+                         const struct bh_core_v1_taint *taint);
+
+/* ---- node.c ---- */
+struct snode *sched_node_get(struct bh_scheduler *s, struct bh_str name); /* made when missing */
+struct snode *sched_node_find(const struct bh_scheduler *s, struct bh_str name);
+void sched_node_put(struct bh_scheduler *s, struct bh_obj *obj);
+void sched_node_del(struct bh_scheduler *s, struct bh_str name);
+void sched_node_add_pod(struct bh_scheduler *s, struct snode *n, struct spod *pod);
+void sched_node_del_pod(struct bh_scheduler *s, struct spod *pod);
+void sched_nodes_done(struct bh_scheduler *s);
+int64_t sched_node_xalloc(const struct snode *n, uint32_t id); /* -1: not listed */
+int64_t sched_node_xused(const struct snode *n, uint32_t id);
+bool sched_ports_conflict(const struct host_port *a, const struct host_port *b);
+void sched_nominate(struct spod *pod, struct snode *n); /* NULL: takes the nomination back */
+
+/* ---- queue.c ---- */
+enum event {
+    EV_NODE_ADD = 1 << 0,
+    EV_NODE_ALLOCATABLE = 1 << 1,
+    EV_NODE_LABEL = 1 << 2,
+    EV_NODE_TAINT = 1 << 3, /* taints or spec.unschedulable */
+    EV_POD_ADD = 1 << 4,    /* an assigned pod came */
+    EV_POD_GONE = 1 << 5,   /* an assigned pod left its node */
+    EV_POD_LABEL = 1 << 6,  /* of an assigned pod */
+    EV_POD_SMALLER = 1 << 7,
+    EV_CLAIM = 1 << 8,
+    EV_SLICE = 1 << 9,
+    EV_CLASS = 1 << 10,
+    EV_VOLUME = 1 << 11, /* PVC, PV, storage class, CSI node */
+    EV_NAMESPACE = 1 << 12,
+    EV_SELF = 1 << 13, /* the waiting pod itself changed */
+};
+struct happening {
+    enum event ev;
+    const struct snode *node;
+    const struct spod *pod;
+    const struct bh_obj *old, *obj; /* node, claim */
+};
+void sched_queue_init(struct bh_scheduler *s);
+void sched_queue_done(struct bh_scheduler *s);
+void sched_enqueue(struct bh_scheduler *s, struct spod *pod); /* new, or gates lifted */
+void sched_dequeue(struct bh_scheduler *s, struct spod *pod);
+/* After a failed attempt. */
+void sched_requeue(struct bh_scheduler *s, struct spod *pod, uint32_t rejected_by, bool error);
+void sched_happened(struct bh_scheduler *s, const struct happening *h);
+void sched_wake_self(struct bh_scheduler *s, struct spod *pod, const struct bh_obj *old);
+struct spod *sched_queue_pop(struct bh_scheduler *s);
+void sched_turn_soon(struct bh_scheduler *s);
+void sched_devices_freed(struct bh_scheduler *s);
+bool sched_same_labels(const struct bh_str_map *a, const struct bh_str_map *b);
+
+/* ---- cycle.c: one attempt ---- */
+
+struct pod_claim {
+    const struct bh_core_v1_pod_resource_claim *ref;
+    struct bh_obj *obj; /* the informer's; borrowed for the attempt */
+    const struct bh_resource_v1_resource_claim *c;
+    bool allocated;
+    bool mine;  /* reserved for this pod already */
+    int ask_at; /* index among those to be allocated, -1 */
+};
+
+struct cycle {
+    struct bh_scheduler *s;
+    struct spod *pod;
+    struct bh_arena *a;
+    struct bh_err err; /* of V_ERROR: the whole text */
+    enum plugin err_plugin;
+    /* DRA */
+    struct pod_claim *claims;
+    size_t claims_n;
+    const struct bh_resource_v1_resource_claim **unallocated;
+    size_t unallocated_n;
+    struct bh_dra_ask *ask;
+    bool dra_state;    /* the plugin had something to do in this attempt */
+    bool *unavailable; /* per claim: allocated, and refused on some node */
+    struct ext_state *ext;
+    /* affinity and spread state, NULL when not concerned */
+    struct affinity_state *affinity;
+    struct spread_state *spread;
+    struct volume_state *volumes;
+    const struct bh_str_vec *only_nodes; /* PreFilter: by metadata.name; NULL: all */
+    bool requires_node_affinity;
+    /* outcome of the filters */
+    uint8_t *verdicts; /* per node index; V_OK means feasible or not tried */
+    uint32_t *counts;  /* per reason */
+    struct bh_str *texts;
+    uint32_t *text_counts;
+    uint32_t texts_n, texts_cap;
+    uint32_t rejected_by;
+    bool quiet; /* do not count reasons (dry runs) */
+    struct bh_str prefilter_msg;
+    bool prefilter_no_dra; /* refused before the plugin for claims had its state */
+    struct candidate *feasible;
+    size_t feasible_n;
+    struct bh_str postfilter_msg; /* why nothing was freed for it */
+};
+
+struct candidate {
+    struct snode *node;
+    struct bh_dra_result dra;
+    const struct ext_claim *ext;
+    int64_t score;
+};
+
+enum attempt {
+    AT_SCHEDULED,
+    AT_FAILED,
+};
+void sched_attempt(struct bh_scheduler *s, struct spod *pod);
+enum verdict sched_fail(struct cycle *c, enum plugin pl, enum verdict v, uint32_t reason);
+enum verdict sched_fail_text(struct cycle *c, enum plugin pl, enum verdict v, struct bh_str text);
+int sched_error(struct cycle *c, enum plugin pl, const char *fmt, ...) BH_PRINTF(3, 4);
+/* All filters but the claims'. */
+enum verdict sched_filter(struct cycle *c, struct snode *n);
+bool sched_prefilter(struct cycle *c); /* false: nothing will do (prefilter_msg), or an error */
+void sched_score(struct cycle *c);
+/* Patches the condition and says the event, when they are new. */
+void sched_say(struct bh_scheduler *s, struct spod *pod, const char *reason, struct bh_str message,
+               bool event);
+struct bh_str sched_message(struct cycle *c); /* of an attempt without a node */
+
+/* ---- claims.c: the plugin for devices ---- */
+/* PreEnqueue: whether all claims of the pod are there; *why (may be NULL) gets upstream's text. */
+bool sched_claims_there(struct bh_scheduler *s, const struct spod *pod, struct bh_arena *a,
+                        struct bh_str *why);
+bool sched_claims_prefilter(struct cycle *c);
+enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret);
+bool sched_claims_reserve(struct cycle *c, const struct candidate *k);
+bool sched_claim_of_pod(const struct spod *pod, const struct bh_obj *claim);
+void sched_claim_written(struct bh_scheduler *s, struct bh_str uid, uint64_t rv);
+
+/* ---- bind.c ---- */
+void sched_bind(struct cycle *c, const struct candidate *k);
+void sched_bind_pod_gone(struct spod *pod);
+void sched_bind_abandon(struct bh_scheduler *s); /* when the scheduler goes: no more callbacks */
+
+#endif

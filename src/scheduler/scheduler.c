@@ -1,0 +1,474 @@
+/* The scheduler's life: informers feed the view, what they say wakes waiting pods, and a turn of
+ * the loop works on the queue for a bounded time. */
+#include "scheduler/scheduler.h"
+
+#include <string.h>
+
+#include "api/engine.h"
+#include "api/gen/resource_v1beta2.h"
+#include "base/log.h"
+#include "scheduler/sched_int.h"
+
+/* One turn: others on this loop (the API server, perhaps) wait so long at most. */
+#define TURN_NS   2000000
+#define TURN_PODS 256 /* a virtual loop's clock stands still within a turn */
+#define BINDS_MAX 4096
+
+/* ---- turns ---- */
+
+static void on_turn(void *arg)
+{
+    struct bh_scheduler *s = arg;
+    int64_t until = bh_loop_wall_ns(s->loop) + TURN_NS;
+    struct spod *pod;
+
+    for (int i = 0; i < TURN_PODS && s->binds_n < BINDS_MAX; i++) {
+        pod = sched_queue_pop(s);
+        if (!pod)
+            return;
+        sched_attempt(s, pod);
+        if (bh_loop_wall_ns(s->loop) >= until)
+            break;
+    }
+    if (s->binds_n < BINDS_MAX) /* otherwise the end of a bind goes on */
+        sched_turn_soon(s);
+}
+
+void sched_turn_soon(struct bh_scheduler *s)
+{
+    if (s->ready && !bh_timer_armed(&s->turn) && (s->active.n || s->backoff.n))
+        bh_timer_start_ns(&s->turn, 0);
+}
+
+static void check_ready(struct bh_scheduler *s)
+{
+    if (s->ready || !s->rules_known || (s->inf_rules && !bh_informer_synced(s->inf_rules)) ||
+        !bh_informer_synced(s->inf_pods) || !bh_informer_synced(s->inf_nodes) ||
+        !bh_informer_synced(s->inf_claims) || !bh_informer_synced(s->inf_slices) ||
+        !bh_informer_synced(s->inf_classes))
+        return;
+    s->ready = true;
+    bh_log(BH_DEBUG, "scheduler ready", BH_I64("nodes", s->nodes.n), BH_I64("pods", s->pods.n));
+    sched_turn_soon(s);
+}
+
+static void on_synced(void *arg)
+{
+    check_ready(arg);
+}
+
+/* ---- pods ---- */
+
+static bool ours(const struct bh_core_v1_pod *p)
+{
+    return !p->spec.scheduler_name.n || bh_str_eqc(p->spec.scheduler_name, SCHED_NAME);
+}
+
+/* Puts the pod where its object says it belongs: on its node, or into the queue. */
+static void place(struct bh_scheduler *s, struct spod *pod)
+{
+    if (pod->p->spec.node_name.n) {
+        struct snode *n;
+
+        if (pod->node && pod->assumed && bh_str_eq(pod->node->name, pod->p->spec.node_name)) {
+            pod->assumed = false; /* as decided */
+            return;
+        }
+        if (pod->where != POD_BINDING)
+            sched_dequeue(s, pod);
+        sched_node_del_pod(s, pod);
+        pod->assumed = false;
+        sched_nominate(pod, NULL);
+        n = sched_node_get(s, pod->p->spec.node_name);
+        sched_node_add_pod(s, n, pod);
+        sched_happened(s, &(struct happening){.ev = EV_POD_ADD, .node = n, .pod = pod});
+    } else if (ours(pod->p) && !pod->obj->deleting && pod->where == POD_OFF && !pod->assumed) {
+        sched_enqueue(s, pod);
+    } else if (pod->obj->deleting && pod->where != POD_BINDING) {
+        sched_dequeue(s, pod); /* it goes; a place would be wasted on it */
+    }
+}
+
+static void remove_pod(struct bh_scheduler *s, struct spod *pod)
+{
+    struct snode *n = pod->node && pod->node->obj ? pod->node : NULL;
+
+    (void)bh_map_del(&s->pods, pod->obj->uid);
+    sched_bind_pod_gone(pod);
+    sched_dequeue(s, pod);
+    sched_nominate(pod, NULL);
+    if (pod->node)
+        sched_node_del_pod(s, pod);
+    if (n)
+        sched_happened(s, &(struct happening){.ev = EV_POD_GONE, .node = n, .pod = pod});
+    (void)sched_pod_free(s, pod);
+}
+
+static void pod_added(void *arg, struct bh_obj *o)
+{
+    struct bh_scheduler *s = arg;
+    const struct bh_core_v1_pod *p = bh_obj_struct(o);
+    struct spod *pod;
+
+    if (sched_pod_terminal(p))
+        return;
+    pod = sched_pod_new(s, o);
+    (void)bh_map_put(&s->pods, o->uid, pod);
+    place(s, pod);
+}
+
+static void pod_deleted(void *arg, struct bh_obj *last)
+{
+    struct bh_scheduler *s = arg;
+    struct spod *pod = bh_map_get(&s->pods, last->uid);
+
+    if (pod)
+        remove_pod(s, pod);
+}
+
+/* Takes the new object where what it asks, or its labels, changed: its node counts it anew. */
+static void respec(struct bh_scheduler *s, struct spod *pod, struct bh_obj *o)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_str node = {NULL, 0};
+
+    if (pod->node) {
+        node = bh_str_dup(a, pod->node->name);
+        sched_node_del_pod(s, pod);
+    }
+    sched_pod_set(s, pod, o);
+    if (!node.n)
+        return;
+    sched_node_add_pod(s, sched_node_get(s, node), pod);
+    sched_happened(
+        s, &(struct happening){.ev = EV_POD_LABEL, .node = pod->node, .pod = pod, .obj = o});
+    sched_happened(
+        s, &(struct happening){.ev = EV_POD_SMALLER, .node = pod->node, .pod = pod, .obj = o});
+}
+
+static void pod_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    struct bh_scheduler *s = arg;
+    struct spod *pod = bh_map_get(&s->pods, old->uid);
+    struct bh_obj *was;
+
+    if (!bh_str_eq(old->uid, o->uid) || !pod || sched_pod_terminal(bh_obj_struct(o))) {
+        if (pod)
+            remove_pod(s, pod);
+        if (!pod || !bh_str_eq(old->uid, o->uid))
+            pod_added(s, o);
+        return;
+    }
+    was = bh_obj_ref(pod->obj);
+    if (!bh_msg_equal(&bh_core_v1_pod_spec_type,
+                      &((const struct bh_core_v1_pod *)bh_obj_struct(was))->spec,
+                      &((const struct bh_core_v1_pod *)bh_obj_struct(o))->spec) ||
+        !sched_same_labels(&was->labels, &o->labels)) {
+        respec(s, pod, o);
+    } else {
+        sched_pod_set(s, pod, o);
+    }
+    place(s, pod);
+    if (pod->where == POD_GATED || pod->where == POD_WAITING)
+        sched_wake_self(s, pod, was);
+    (void)bh_obj_unref(was);
+}
+
+/* ---- nodes ---- */
+
+static uint32_t node_changes(const struct bh_obj *old, const struct bh_obj *o)
+{
+    const struct bh_core_v1_node *a = bh_obj_struct(old), *b = bh_obj_struct(o);
+    uint32_t ev = 0;
+
+    if (!sched_same_labels(&old->labels, &o->labels))
+        ev |= EV_NODE_LABEL;
+    if (!sched_same_labels(&a->status.allocatable, &b->status.allocatable))
+        ev |= EV_NODE_ALLOCATABLE;
+    if (a->spec.unschedulable != b->spec.unschedulable ||
+        !bh_msg_equal(&bh_core_v1_node_spec_type, &a->spec, &b->spec))
+        ev |= EV_NODE_TAINT;
+    return ev;
+}
+
+static void node_added(void *arg, struct bh_obj *o)
+{
+    struct bh_scheduler *s = arg;
+
+    sched_node_put(s, o);
+    bh_dra_node_put(s->model, o->name, &o->labels);
+    sched_happened(
+        s, &(struct happening){.ev = EV_NODE_ADD, .node = sched_node_find(s, o->name), .obj = o});
+}
+
+static void node_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    struct bh_scheduler *s = arg;
+    uint32_t ev = node_changes(old, o);
+
+    sched_node_put(s, o);
+    if (ev & EV_NODE_LABEL)
+        bh_dra_node_put(s->model, o->name, &o->labels);
+    for (uint32_t bit = 1; bit <= EV_NODE_TAINT; bit <<= 1)
+        if (ev & bit)
+            sched_happened(s, &(struct happening){.ev = (enum event)bit,
+                                                  .node = sched_node_find(s, o->name),
+                                                  .old = old,
+                                                  .obj = o});
+}
+
+static void node_deleted(void *arg, struct bh_obj *last)
+{
+    struct bh_scheduler *s = arg;
+
+    sched_node_del(s, last->name);
+    bh_dra_node_del(s->model, last->name);
+}
+
+/* ---- claims ---- */
+
+/* A version at or after our write settles the reservation, even when it holds no allocation. */
+static void settle(struct bh_scheduler *s, const struct bh_obj *o)
+{
+    struct written *w = bh_map_get(&s->written, o->uid);
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
+
+    if (!w || o->rv < w->rv)
+        return;
+    if (!c->status.allocation)
+        bh_dra_unreserve(s->model, o->uid);
+    (void)bh_map_del(&s->written, o->uid);
+    bh_free(w);
+}
+
+static void claim_changed(struct bh_scheduler *s, struct bh_obj *old, struct bh_obj *o)
+{
+    bh_dra_claim_put(s->model, o);
+    settle(s, o);
+    sched_happened(s, &(struct happening){.ev = EV_CLAIM, .old = old, .obj = o});
+}
+
+static void claim_added(void *arg, struct bh_obj *o)
+{
+    claim_changed(arg, NULL, o);
+}
+
+static void claim_deleted(void *arg, struct bh_obj *last)
+{
+    struct bh_scheduler *s = arg;
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(last);
+    struct written *w = bh_map_del(&s->written, last->uid);
+
+    bh_free(w);
+    bh_dra_claim_del(s->model, last->uid);
+    if (c->status.allocation)
+        sched_devices_freed(s);
+}
+
+static void claim_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    if (!bh_str_eq(old->uid, o->uid)) {
+        claim_deleted(arg, old);
+        old = NULL;
+    }
+    claim_changed(arg, old, o);
+}
+
+/* Devices became free without a claim of the API having changed so. */
+void sched_devices_freed(struct bh_scheduler *s)
+{
+    sched_happened(s, &(struct happening){.ev = EV_SLICE});
+}
+
+/* ---- slices, classes, rules ---- */
+
+static void slice_added(void *arg, struct bh_obj *o)
+{
+    struct bh_scheduler *s = arg;
+
+    bh_dra_slice_put(s->model, o);
+    sched_happened(s, &(struct happening){.ev = EV_SLICE, .obj = o});
+}
+
+static void slice_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    (void)old;
+    slice_added(arg, o);
+}
+
+static void slice_deleted(void *arg, struct bh_obj *last)
+{
+    struct bh_scheduler *s = arg;
+
+    bh_dra_slice_del(s->model, last->name);
+}
+
+static void class_added(void *arg, struct bh_obj *o)
+{
+    struct bh_scheduler *s = arg;
+
+    bh_dra_class_put(s->model, o);
+    sched_happened(s, &(struct happening){.ev = EV_CLASS, .obj = o});
+}
+
+static void class_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    (void)old;
+    class_added(arg, o);
+}
+
+static void class_deleted(void *arg, struct bh_obj *last)
+{
+    struct bh_scheduler *s = arg;
+
+    bh_dra_class_del(s->model, last->name);
+}
+
+static void rule_added(void *arg, struct bh_obj *o)
+{
+    struct bh_scheduler *s = arg;
+
+    bh_dra_rule_put(s->model, o);
+    sched_devices_freed(s); /* a changed rule may select less than before */
+}
+
+static void rule_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    const struct bh_resource_v1beta2_device_taint_rule *a = bh_obj_struct(old),
+                                                       *b = bh_obj_struct(o);
+
+    if (bh_msg_equal(&bh_resource_v1beta2_device_taint_rule_spec_type, &a->spec, &b->spec))
+        return; /* its status counts evictions, many times */
+    rule_added(arg, o);
+}
+
+static void rule_deleted(void *arg, struct bh_obj *last)
+{
+    struct bh_scheduler *s = arg;
+
+    bh_dra_rule_del(s->model, last->name);
+    sched_devices_freed(s);
+}
+
+/* ---- life ---- */
+
+static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, on_synced};
+static const struct bh_informer_ops node_ops = {node_added, node_updated, node_deleted, on_synced};
+static const struct bh_informer_ops claim_ops = {claim_added, claim_updated, claim_deleted,
+                                                 on_synced};
+static const struct bh_informer_ops slice_ops = {slice_added, slice_updated, slice_deleted,
+                                                 on_synced};
+static const struct bh_informer_ops class_ops = {class_added, class_updated, class_deleted,
+                                                 on_synced};
+static const struct bh_informer_ops rule_ops = {rule_added, rule_updated, rule_deleted, on_synced};
+
+static struct bh_informer *follow(struct bh_scheduler *s, const struct bh_kind *k,
+                                  const struct bh_informer_ops *ops)
+{
+    struct bh_str none = {NULL, 0};
+
+    return bh_informer_new(s->client, k, none, none, none, ops, s);
+}
+
+static void probe_rules(void *arg);
+
+/* A server without the beta version has no rules; that is no reason to wait for them. */
+static void rules_probed(void *arg, const struct bh_client_res *res)
+{
+    struct bh_scheduler *s = arg;
+
+    s->rule_probe = 0;
+    if (res->status == 0 || res->status >= 500 || res->status == 429) {
+        bh_timer_start(&s->probe_timer, 200);
+        return;
+    }
+    s->rules_known = true;
+    if (res->status >= 200 && res->status < 300)
+        s->inf_rules = follow(s, &bh_resource_v1beta2_device_taint_rule_kind, &rule_ops);
+    else
+        bh_log(BH_DEBUG, "device taint rules are not served");
+    check_ready(s);
+}
+
+static void probe_rules(void *arg)
+{
+    struct bh_scheduler *s = arg;
+    struct bh_client_req req = {.verb = BH_VERB_LIST,
+                                .kind = &bh_resource_v1beta2_device_taint_rule_kind,
+                                .query = BH_S("limit=1")};
+
+    s->rule_probe = bh_client_call(s->client, &req, rules_probed, s);
+}
+
+struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_scheduler_opts *opts,
+                                      struct bh_err *err)
+{
+    struct bh_scheduler *s = bh_calloc(1, sizeof(*s));
+    struct bh_dra_features f = bh_dra_features_default();
+    static const char *const fixed[RES_FIXED] = {"cpu", "memory", "ephemeral-storage", "pods"};
+
+    (void)err;
+    s->client = c;
+    s->loop = bh_client_loop(c);
+    if (opts)
+        s->opts = *opts;
+    f.taint_rules = true;
+    s->model = bh_dra_model_new(&f);
+    s->recorder = bh_recorder_new(c, SCHED_NAME, "");
+    s->res_names = bh_calloc(RES_NAMES_MAX, sizeof(*s->res_names));
+    for (size_t i = 0; i < RES_FIXED; i++)
+        (void)sched_res_id(s, bh_s(fixed[i]));
+    bh_list_init(&s->binds);
+    bh_timer_init(&s->turn, s->loop, on_turn, s);
+    bh_timer_init(&s->probe_timer, s->loop, probe_rules, s);
+    sched_queue_init(s);
+    s->inf_classes = follow(s, &bh_resource_v1_device_class_kind, &class_ops);
+    s->inf_slices = follow(s, &bh_resource_v1_resource_slice_kind, &slice_ops);
+    s->inf_nodes = follow(s, &bh_core_v1_node_kind, &node_ops);
+    s->inf_claims = follow(s, &bh_resource_v1_resource_claim_kind, &claim_ops);
+    s->inf_pods = follow(s, &bh_core_v1_pod_kind, &pod_ops);
+    probe_rules(s);
+    return s;
+}
+
+struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
+{
+    size_t it = 0;
+    void *v;
+
+    if (!s)
+        return NULL;
+    bh_timer_stop(&s->turn);
+    bh_timer_stop(&s->probe_timer);
+    if (s->rule_probe)
+        bh_client_cancel(s->client, s->rule_probe);
+    sched_bind_abandon(s);
+    (void)bh_informer_free(s->inf_pods);
+    (void)bh_informer_free(s->inf_nodes);
+    (void)bh_informer_free(s->inf_claims);
+    (void)bh_informer_free(s->inf_slices);
+    (void)bh_informer_free(s->inf_classes);
+    (void)bh_informer_free(s->inf_rules);
+    while (bh_map_next(&s->pods, &it, NULL, &v)) {
+        struct spod *pod = v;
+
+        sched_dequeue(s, pod);
+        sched_nominate(pod, NULL);
+        sched_node_del_pod(s, pod);
+        (void)sched_pod_free(s, pod);
+    }
+    bh_map_done(&s->pods);
+    sched_queue_done(s);
+    sched_nodes_done(s);
+    for (it = 0; bh_map_next(&s->written, &it, NULL, &v);)
+        bh_free(v);
+    bh_map_done(&s->written);
+    bh_map_done(&s->res_ids);
+    for (uint32_t i = 0; i < s->res_n; i++)
+        bh_free((void *)(uintptr_t)s->res_names[i].p);
+    bh_free(s->res_names);
+    (void)bh_recorder_free(s->recorder);
+    (void)bh_dra_model_free(s->model);
+    bh_free(s);
+    return NULL;
+}
