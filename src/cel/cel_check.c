@@ -10,6 +10,8 @@
 
 #include "base/buf.h"
 
+#define TYPE_STEPS_MAX 20000000u
+
 struct cel_scope {
     struct cel_scope *up;
     struct bh_str name;
@@ -17,13 +19,11 @@ struct cel_scope {
     uint32_t slot;
 };
 
-typedef const struct bh_cel_type *type_p;
-
 /* ---- substitutions
  * ------------------------------------------------------------------------------------------------
  */
 
-static type_p new_var(struct cel_compiler *c)
+static const struct bh_cel_type *new_var(struct cel_compiler *c)
 {
     struct bh_cel_type *t = bh_new(c->a, struct bh_cel_type);
 
@@ -35,7 +35,24 @@ static type_p new_var(struct cel_compiler *c)
     return t;
 }
 
-static void assign(struct cel_compiler *c, uint32_t v, type_p t)
+/* Types share parts, and variables stand for types: walking them can take exponential time. Past a
+ * limit the check gives up, and the expression is refused. */
+static bool tired(struct cel_compiler *c)
+{
+    if (++c->type_steps > TYPE_STEPS_MAX)
+        c->too_complex = true;
+    return c->too_complex;
+}
+
+static const struct bh_cel_type *bounded(struct cel_compiler *c, const struct bh_cel_type *t)
+{
+    if (t->weight <= CEL_TYPE_WEIGHT_MAX)
+        return t;
+    c->too_complex = true;
+    return &cel_t_error;
+}
+
+static void assign(struct cel_compiler *c, uint32_t v, const struct bh_cel_type *t)
 {
     bh_arena_grow(c->a, &c->trail, &c->trail_cap, c->ntrail + 1, sizeof(*c->trail));
     bh_arena_grow(c->a, &c->trail_old, &c->trail_old_cap, c->ntrail + 1, sizeof(*c->trail_old));
@@ -54,12 +71,15 @@ static void undo(struct cel_compiler *c, size_t to)
 }
 
 /* t with its variables replaced; unbound ones become dyn when to_dyn is set. */
-static type_p substitute(struct cel_compiler *c, type_p t, bool to_dyn)
+static const struct bh_cel_type *substitute(struct cel_compiler *c, const struct bh_cel_type *t,
+                                            bool to_dyn)
 {
-    type_p p[2] = {NULL, NULL};
+    const struct bh_cel_type *p[2] = {NULL, NULL};
     bool changed = false;
     struct bh_cel_type *n;
 
+    if (tired(c))
+        return &cel_t_error;
     if (t->kind == TK_VAR) {
         if (c->subst[t->tvar])
             return substitute(c, c->subst[t->tvar], to_dyn);
@@ -74,14 +94,16 @@ static type_p substitute(struct cel_compiler *c, type_p t, bool to_dyn)
     n = bh_arena_memdup(c->a, t, sizeof(*t));
     n->p[0] = p[0];
     n->p[1] = p[1];
-    return n;
+    n->weight = 1 + p[0]->weight + (p[1] ? p[1]->weight : 0);
+    return bounded(c, n);
 }
 
 /* A declared type with its parameters replaced by these variables. */
-static type_p instantiate(struct cel_compiler *c, type_p t, const type_p *vars)
+static const struct bh_cel_type *instantiate(struct cel_compiler *c, const struct bh_cel_type *t,
+                                             const struct bh_cel_type *const *vars)
 {
     struct bh_cel_type *n;
-    type_p p[2] = {NULL, NULL};
+    const struct bh_cel_type *p[2] = {NULL, NULL};
     bool changed = false;
 
     if (t->kind == TK_PARAM)
@@ -95,12 +117,15 @@ static type_p instantiate(struct cel_compiler *c, type_p t, const type_p *vars)
     n = bh_arena_memdup(c->a, t, sizeof(*t));
     n->p[0] = p[0];
     n->p[1] = p[1];
-    return n;
+    n->weight = 1 + p[0]->weight + (p[1] ? p[1]->weight : 0);
+    return bounded(c, n);
 }
 
 /* Whether variable v stands inside t (t being v itself counts). */
-static bool occurs(struct cel_compiler *c, uint32_t v, type_p t)
+static bool occurs(struct cel_compiler *c, uint32_t v, const struct bh_cel_type *t)
 {
+    if (tired(c))
+        return true;
     if (t->kind == TK_VAR) {
         if (t->tvar == v)
             return true;
@@ -112,7 +137,7 @@ static bool occurs(struct cel_compiler *c, uint32_t v, type_p t)
     return false;
 }
 
-static bool less_specific(type_p a, type_p b)
+static bool less_specific(const struct bh_cel_type *a, const struct bh_cel_type *b)
 {
     if (cel_type_is_dyn(a) || a->kind == TK_VAR)
         return true;
@@ -133,17 +158,20 @@ static bool less_specific(type_p a, type_p b)
     return bh_cel_type_eq(a, b);
 }
 
-static type_p most_general(type_p a, type_p b)
+static const struct bh_cel_type *most_general(const struct bh_cel_type *a,
+                                              const struct bh_cel_type *b)
 {
     return less_specific(a, b) ? a : b;
 }
 
-static bool assignable(struct cel_compiler *c, type_p a, type_p b);
+static bool assignable(struct cel_compiler *c, const struct bh_cel_type *a,
+                       const struct bh_cel_type *b);
 
 /* Whether a may stand for the variable v; *ret_had tells that v had a substitution. */
-static bool var_accepts(struct cel_compiler *c, type_p a, type_p v, bool *ret_had)
+static bool var_accepts(struct cel_compiler *c, const struct bh_cel_type *a,
+                        const struct bh_cel_type *v, bool *ret_had)
 {
-    type_p sub;
+    const struct bh_cel_type *sub;
 
     *ret_had = true;
     if (a->kind == TK_VAR && a->tvar == v->tvar)
@@ -153,7 +181,7 @@ static bool var_accepts(struct cel_compiler *c, type_p a, type_p v, bool *ret_ha
         if (a->kind == sub->kind && bh_cel_type_eq(a, sub))
             return true;
         if (assignable(c, a, sub)) {
-            type_p g = most_general(a, sub);
+            const struct bh_cel_type *g = most_general(a, sub);
 
             if (!occurs(c, v->tvar, g))
                 assign(c, v->tvar, g);
@@ -168,16 +196,19 @@ static bool var_accepts(struct cel_compiler *c, type_p a, type_p v, bool *ret_ha
     return true;
 }
 
-static bool null_fits(type_p t)
+static bool null_fits(const struct bh_cel_type *t)
 {
     return t->kind == TK_NULL || t->kind == TK_OBJECT || t->kind == TK_OPAQUE ||
            t->kind == TK_TIMESTAMP || t->kind == TK_DURATION;
 }
 
-static bool assignable(struct cel_compiler *c, type_p a, type_p b)
+static bool assignable(struct cel_compiler *c, const struct bh_cel_type *a,
+                       const struct bh_cel_type *b)
 {
     bool had;
 
+    if (tired(c))
+        return true;
     if (b->kind == TK_VAR) {
         if (var_accepts(c, a, b, &had))
             return true;
@@ -206,7 +237,8 @@ static bool assignable(struct cel_compiler *c, type_p a, type_p b)
     return true;
 }
 
-static bool try_assign(struct cel_compiler *c, type_p a, type_p b)
+static bool try_assign(struct cel_compiler *c, const struct bh_cel_type *a,
+                       const struct bh_cel_type *b)
 {
     size_t mark = c->ntrail;
 
@@ -222,17 +254,18 @@ static bool try_assign(struct cel_compiler *c, type_p a, type_p b)
 
 static void check(struct cel_compiler *c, struct cel_ast *e);
 
-static const char *msg(struct cel_compiler *c, type_p t)
+static const char *msg(struct cel_compiler *c, const struct bh_cel_type *t)
 {
     return cel_type_msg(c->a, substitute(c, t, true)).p;
 }
 
-static void mismatch(struct cel_compiler *c, const struct cel_ast *at, type_p want, type_p got)
+static void mismatch(struct cel_compiler *c, const struct cel_ast *at,
+                     const struct bh_cel_type *want, const struct bh_cel_type *got)
 {
     cel_issue_add(c, at->pos, "expected type '%s' but found '%s'", msg(c, want), msg(c, got));
 }
 
-static void want_type(struct cel_compiler *c, const struct cel_ast *e, type_p t)
+static void want_type(struct cel_compiler *c, const struct cel_ast *e, const struct bh_cel_type *t)
 {
     if (!try_assign(c, e->type, t))
         mismatch(c, e, t, e->type);
@@ -249,7 +282,7 @@ static ptrdiff_t find_var(const struct cel_compiler *c, struct bh_str name)
 static bool use_var(struct cel_compiler *c, struct cel_ast *e, struct bh_str name)
 {
     ptrdiff_t v = find_var(c, name);
-    type_p t;
+    const struct bh_cel_type *t;
 
     if (v >= 0) {
         e->ref = REF_VAR;
@@ -305,7 +338,7 @@ static bool check_qualified(struct cel_compiler *c, struct cel_ast *e)
     return use_var(c, e, cel_ast_qualified(c->a, e, &dot));
 }
 
-static type_p field_type(const struct bh_cel_type *t, struct bh_str name)
+static const struct bh_cel_type *field_type(const struct bh_cel_type *t, struct bh_str name)
 {
     for (size_t i = 0; i < t->nfields; i++)
         if (bh_str_eq(t->fields[i].name, name))
@@ -314,10 +347,11 @@ static type_p field_type(const struct bh_cel_type *t, struct bh_str name)
 }
 
 /* The type of operand.name; sets *ret_hint for declared paths. */
-static type_p select_type(struct cel_compiler *c, struct cel_ast *e, struct cel_ast *operand,
-                          struct bh_str name, bool optional)
+static const struct bh_cel_type *select_type(struct cel_compiler *c, struct cel_ast *e,
+                                             struct cel_ast *operand, struct bh_str name,
+                                             bool optional)
 {
-    type_p t = substitute(c, operand->type, false), r = &cel_t_dyn;
+    const struct bh_cel_type *t = substitute(c, operand->type, false), *r = &cel_t_dyn;
     bool opt = cel_type_is_optional(t);
 
     if (opt)
@@ -365,15 +399,15 @@ static void check_select(struct cel_compiler *c, struct cel_ast *e)
 
 static void check_list(struct cel_compiler *c, struct cel_ast *e)
 {
-    type_p t = NULL;
+    const struct bh_cel_type *t = NULL;
 
     for (uint32_t i = 0; i < e->n; i++) {
-        type_p x;
+        const struct bh_cel_type *x;
 
         check(c, e->args[i]);
         x = e->args[i]->type;
         if (e->opt && e->opt[i]) {
-            type_p s = substitute(c, x, false);
+            const struct bh_cel_type *s = substitute(c, x, false);
 
             if (cel_type_is_optional(s))
                 x = s->p[0];
@@ -389,15 +423,15 @@ static void check_list(struct cel_compiler *c, struct cel_ast *e)
         else
             t = &cel_t_dyn; /* the homogeneity check reports it */
     }
-    e->type = bh_cel_type_list(c->a, t ? t : new_var(c), e->n);
+    e->type = bounded(c, bh_cel_type_list(c->a, t ? t : new_var(c), e->n));
 }
 
 static void check_map(struct cel_compiler *c, struct cel_ast *e)
 {
-    type_p k = NULL, v = NULL;
+    const struct bh_cel_type *k = NULL, *v = NULL;
 
     for (uint32_t i = 0; i < e->n; i++) {
-        type_p x;
+        const struct bh_cel_type *x;
 
         check(c, e->args[2 * i]);
         x = e->args[2 * i]->type;
@@ -405,7 +439,7 @@ static void check_map(struct cel_compiler *c, struct cel_ast *e)
         check(c, e->args[2 * i + 1]);
         x = e->args[2 * i + 1]->type;
         if (e->opt && e->opt[i]) {
-            type_p s = substitute(c, x, false);
+            const struct bh_cel_type *s = substitute(c, x, false);
 
             if (cel_type_is_optional(s))
                 x = s->p[0];
@@ -416,10 +450,10 @@ static void check_map(struct cel_compiler *c, struct cel_ast *e)
         }
         v = !v ? x : try_assign(c, v, x) ? most_general(v, x) : &cel_t_dyn;
     }
-    e->type = bh_cel_type_map(c->a, k ? k : new_var(c), v ? v : new_var(c), e->n);
+    e->type = bounded(c, bh_cel_type_map(c->a, k ? k : new_var(c), v ? v : new_var(c), e->n));
 }
 
-static type_p struct_type(struct cel_compiler *c, struct cel_ast *e)
+static const struct bh_cel_type *struct_type(struct cel_compiler *c, struct cel_ast *e)
 {
     bool known;
 
@@ -446,10 +480,10 @@ static type_p struct_type(struct cel_compiler *c, struct cel_ast *e)
 
 static void check_struct(struct cel_compiler *c, struct cel_ast *e)
 {
-    type_p t = struct_type(c, e);
+    const struct bh_cel_type *t = struct_type(c, e);
 
     for (uint32_t i = 0; i < e->n; i++) {
-        type_p want, got;
+        const struct bh_cel_type *want, *got;
 
         check(c, e->args[i]);
         if (!t)
@@ -461,7 +495,7 @@ static void check_struct(struct cel_compiler *c, struct cel_ast *e)
             continue;
         }
         if (e->opt && e->opt[i]) {
-            type_p s = substitute(c, got, false);
+            const struct bh_cel_type *s = substitute(c, got, false);
 
             got = cel_type_is_optional(s) ? s->p[0] : s;
         }
@@ -494,9 +528,9 @@ static void no_overload(struct cel_compiler *c, struct cel_ast *e)
 }
 
 static bool overload_fits(struct cel_compiler *c, struct cel_ast *e, const struct cel_decl *d,
-                          type_p *ret_result)
+                          const struct bh_cel_type **ret_result)
 {
-    type_p vars[2] = {NULL, NULL};
+    const struct bh_cel_type *vars[2] = {NULL, NULL};
     size_t mark = c->ntrail;
 
     if (d->n != e->n || d->ov->member != e->member || !cel_decl_on(d, c->env->flags))
@@ -515,7 +549,7 @@ static bool overload_fits(struct cel_compiler *c, struct cel_ast *e, const struc
 static void resolve(struct cel_compiler *c, struct cel_ast *e, const struct cel_func *f)
 {
     const struct cel_decl *fit[CEL_OVERLOADS_MAX];
-    type_p result = NULL, r;
+    const struct bh_cel_type *result = NULL, *r;
 
     e->func = f;
     e->op = (uint8_t)f->id;
@@ -612,7 +646,8 @@ static void check_fold(struct cel_compiler *c, struct cel_ast *e)
 {
     struct cel_fold *f = e->fold;
     struct cel_scope accu, iter, iter2;
-    type_p range, v1 = &cel_t_dyn, v2 = &cel_t_dyn, h1 = NULL, h2 = NULL, hint;
+    const struct bh_cel_type *range, *v1 = &cel_t_dyn, *v2 = &cel_t_dyn, *h1 = NULL, *h2 = NULL;
+    const struct bh_cel_type *hint;
 
     check(c, f->range);
     check(c, f->init);
@@ -667,7 +702,7 @@ static void check_fold(struct cel_compiler *c, struct cel_ast *e)
     e->type = substitute(c, f->result->type, false);
 }
 
-static type_p const_type(struct bh_cel_value v)
+static const struct bh_cel_type *const_type(struct bh_cel_value v)
 {
     return cel_runtime_type(v);
 }
@@ -732,6 +767,8 @@ void cel_check(struct cel_compiler *c, struct cel_ast *root)
 {
     check(c, root);
     settle(c, root);
+    if (c->too_complex && !c->nissues)
+        cel_issue_add(c, CEL_POS_NONE, "the types of the expression are too complex");
 }
 
 /* ---- without types

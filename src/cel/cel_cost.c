@@ -50,7 +50,8 @@ static uint64_t traverse(struct bh_cel_value v, unsigned depth, uint64_t *budget
         return (uint64_t)((double)v.n * F);
     if ((v.kind != BH_CEL_LIST && v.kind != BH_CEL_MAP) || depth == 0)
         return 1;
-    tmp = bh_arena_new(0);
+    if (v.kind == BH_CEL_MAP ? v.map->ops != NULL : v.list->v == NULL)
+        tmp = bh_arena_new(0);
     run.a = tmp;
     for (size_t i = 0; i < (v.kind == BH_CEL_LIST ? v.list->n : v.map->n) && *budget > 0; i++) {
         struct bh_cel_value k, x;
@@ -77,7 +78,8 @@ static uint64_t sort_cost(struct bh_cel_value keys)
     if (keys.kind != BH_CEL_LIST || keys.list->n == 0)
         return 11;
     n = (double)keys.list->n;
-    tmp = bh_arena_new(0);
+    if (!keys.list->v)
+        tmp = bh_arena_new(0);
     run.a = tmp;
     first = cel_list_at(&run, keys, 0);
     if (first.kind == BH_CEL_STRING || first.kind == BH_CEL_BYTES)
@@ -427,27 +429,13 @@ static struct cel_cost_range estimate_call(struct cel_compiler *c, struct cel_as
     return plus(sum, fn);
 }
 
-/* Gives every mention of the bound variable the size of what it is bound to. */
-static void size_locals(struct cel_ast *e, uint32_t slot, struct cel_cost_range size,
-                        unsigned depth)
+/* From here on the variable in this slot has a known size. */
+static void set_local(struct cel_compiler *c, uint32_t slot, struct cel_cost_range size)
 {
-    uint32_t n = e->kind == AST_MAP ? 2 * e->n : e->n;
-
-    if (depth == 0)
-        return;
-    if (e->kind == AST_IDENT && e->ref == REF_LOCAL && e->slot == slot)
-        set_size(e, size);
-    if (e->ref != REF_NONE)
-        return;
-    for (uint32_t i = 0; i < n; i++)
-        size_locals(e->args[i], slot, size, depth - 1);
-    if (e->fold) {
-        size_locals(e->fold->range, slot, size, depth - 1);
-        size_locals(e->fold->init, slot, size, depth - 1);
-        if (!e->fold->bind)
-            size_locals(e->fold->step, slot, size, depth - 1);
-        size_locals(e->fold->result, slot, size, depth - 1);
-    }
+    if (!c->local_sizes)
+        c->local_sizes = bh_new_n(c->a, struct cel_local_size, c->nlocals);
+    c->local_sizes[slot].known = true;
+    c->local_sizes[slot].size = size;
 }
 
 static struct cel_cost_range estimate_fold(struct cel_compiler *c, struct cel_ast *e)
@@ -458,7 +446,7 @@ static struct cel_cost_range estimate_fold(struct cel_compiler *c, struct cel_as
     if (f->bind) {
         if (f->init->sized || f->init->kind == AST_LIST || f->init->kind == AST_MAP ||
             f->init->kind == AST_CONST || f->init->hint)
-            size_locals(f->result, f->slot, size_of(f->init), CEL_AST_HEIGHT_MAX);
+            set_local(c, f->slot, size_of(f->init));
         sum = plus(sum, cost_of(c, f->result));
         if (f->result->sized)
             set_size(e, f->result->size);
@@ -482,6 +470,8 @@ static struct cel_cost_range cost_new(struct cel_compiler *c, struct cel_ast *e)
     case AST_CONST:
         return fixed(0);
     case AST_IDENT:
+        if (e->ref == REF_LOCAL && c->local_sizes && c->local_sizes[e->slot].known)
+            set_size(e, c->local_sizes[e->slot].size);
         return fixed(1);
     case AST_SELECT:
         if (e->ref != REF_NONE)

@@ -11,6 +11,7 @@
 
 #include "cel/re2_shim.h"
 
+#define REGEX_WORK        (CEL_WORK_MAX / 1000)
 #define ARENA_CHECK_EVERY 64 /* loop iterations */
 
 bool cel_overgrown(struct bh_cel_run *run)
@@ -584,6 +585,8 @@ CEL_STEP(cel_ev_regex)
         return s->op == OP_MATCHES ? cel_err_overload(run)
                                    : cel_err_overload_fn(run, s->call.func->name.p, args, s->n);
     if (!re) {
+        if (cel_work(run, REGEX_WORK)) /* compiling costs far more than upstream charges for it */
+            return cel_halt(run);
         re = bh_re2_new(args[1].s, args[1].n, why, sizeof(why));
         if (!re)
             return bh_cel_error(run, "error parsing regexp: %s", why);
@@ -597,6 +600,16 @@ CEL_STEP(cel_ev_regex)
 /* ---- literals
  * ---------------------------------------------------------------------------------------------------------------
  */
+
+/* A list or map under construction, which nobody else refers to: the accumulator of a loop, a
+ * literal. */
+struct grow {
+    union {
+        struct bh_cel_list l;
+        struct bh_cel_map m;
+    };
+    size_t kcap, vcap;
+};
 
 /* An entry marked with '?': 1 to keep (*v unwrapped), 0 to leave out, -1 an error in *v. */
 static int unwrap_entry(struct bh_cel_run *run, const struct cel_step *s, size_t i,
@@ -638,37 +651,50 @@ CEL_STEP(cel_ev_list)
     return cel_list_done(run->a, &b);
 }
 
-/* Puts a pair at the end, or over an equal key. */
-static void map_put(struct bh_cel_value *k, struct bh_cel_value *v, size_t *n,
-                    struct bh_cel_value key, struct bh_cel_value val)
+static void rehash(struct bh_cel_run *run, struct grow *g)
 {
-    for (size_t i = 0; i < *n; i++)
-        if (bh_cel_equal(NULL, k[i], key)) {
-            v[i] = val;
-            return;
-        }
-    k[*n] = key;
-    v[*n] = val;
-    (*n)++;
+    struct bh_cel_value m = cel_map_done(run->a, g->m.k, g->m.v, g->m.n);
+
+    g->m.hash = m.map->hash;
+    g->m.hash_n = m.map->hash_n;
 }
 
-static void map_drop(struct bh_cel_value *k, struct bh_cel_value *v, size_t *n,
-                     struct bh_cel_value key)
+static bool grow_insert(struct bh_cel_run *run, struct grow *g, struct bh_cel_value k,
+                        struct bh_cel_value v);
+
+/* Puts a pair at the end, or over an equal key. */
+static void map_put(struct bh_cel_run *run, struct grow *g, struct bh_cel_value key,
+                    struct bh_cel_value val)
 {
-    for (size_t i = 0; i < *n; i++)
-        if (bh_cel_equal(NULL, k[i], key)) {
-            memmove(&k[i], &k[i + 1], (*n - i - 1) * sizeof(*k));
-            memmove(&v[i], &v[i + 1], (*n - i - 1) * sizeof(*v));
-            (*n)--;
-            return;
-        }
+    ptrdiff_t i;
+
+    if (grow_insert(run, g, key, val))
+        return;
+    i = cel_map_find(run, &g->m, key);
+    if (i >= 0)
+        ((struct bh_cel_value *)(uintptr_t)g->m.v)[i] = val;
+}
+
+static void map_drop(struct bh_cel_run *run, struct grow *g, struct bh_cel_value key)
+{
+    struct bh_cel_value *k = (struct bh_cel_value *)(uintptr_t)g->m.k,
+                        *v = (struct bh_cel_value *)(uintptr_t)g->m.v;
+    ptrdiff_t i = cel_map_find(run, &g->m, key);
+    size_t rest;
+
+    if (i < 0)
+        return;
+    rest = g->m.n - (size_t)i - 1;
+    memmove(&k[i], &k[i + 1], rest * sizeof(*k));
+    memmove(&v[i], &v[i + 1], rest * sizeof(*v));
+    g->m.n--;
+    rehash(run, g); /* positions have moved */
 }
 
 CEL_STEP(cel_ev_map)
 {
-    size_t n = s->call.set_n, m = 0;
-    struct bh_cel_value *k = bh_new_n(run->a, struct bh_cel_value, n);
-    struct bh_cel_value *v = bh_new_n(run->a, struct bh_cel_value, n);
+    size_t n = s->call.set_n;
+    struct grow *g = bh_new(run->a, struct grow);
 
     for (size_t i = 0; i < n; i++) {
         struct bh_cel_value key = s->args[2 * i]->eval(run, s->args[2 * i]), val;
@@ -690,21 +716,18 @@ CEL_STEP(cel_ev_map)
         if (keep < 0)
             return cel_charge(run, 30) ? cel_halt(run) : val;
         if (keep)
-            map_put(k, v, &m, key, val);
+            map_put(run, g, key, val);
         else
-            map_drop(k, v, &m, key);
+            map_drop(run, g, key);
     }
     if (cel_charge(run, 30))
         return cel_halt(run);
-    return cel_map_done(run->a, k, v, m);
+    return (struct bh_cel_value){.kind = BH_CEL_MAP, .map = &g->m};
 }
 
 CEL_STEP(cel_ev_struct)
 {
-    struct bh_cel_value *k = bh_new_n(run->a, struct bh_cel_value, s->n);
-    struct bh_cel_value *v = bh_new_n(run->a, struct bh_cel_value, s->n);
-    struct bh_cel_map *m;
-    size_t n = 0;
+    struct grow *g = bh_new(run->a, struct grow);
 
     for (unsigned i = 0; i < s->n; i++) {
         struct bh_cel_value x = s->args[i]->eval(run, s->args[i]);
@@ -715,30 +738,17 @@ CEL_STEP(cel_ev_struct)
         if (keep < 0)
             return cel_charge(run, 40) ? cel_halt(run) : x;
         if (keep)
-            map_put(k, v, &n, bh_cel_str(s->obj.fields[i]), x);
+            map_put(run, g, bh_cel_str(s->obj.fields[i]), x);
     }
     if (cel_charge(run, 40))
         return cel_halt(run);
-    m = bh_new(run->a, struct bh_cel_map);
-    m->n = n;
-    m->k = k;
-    m->v = v;
-    m->type_name = s->obj.name;
-    return (struct bh_cel_value){.kind = BH_CEL_OBJECT, .map = m};
+    g->m.type_name = s->obj.name;
+    return (struct bh_cel_value){.kind = BH_CEL_OBJECT, .map = &g->m};
 }
 
 /* ---- loops
  * -------------------------------------------------------------------------------------------------------------------
  */
-
-/* A list or map that only the accumulator of one loop refers to, and that grows in place. */
-struct grow {
-    union {
-        struct bh_cel_list l;
-        struct bh_cel_map m;
-    };
-    size_t kcap, vcap, hcap;
-};
 
 static struct bh_cel_value go_name_error(struct bh_cel_run *run, struct bh_cel_value v)
 {
@@ -854,10 +864,7 @@ static bool grow_insert(struct bh_cel_run *run, struct grow *g, struct bh_cel_va
     if (g->m.n < 9)
         return true;
     if (!g->m.hash || g->m.n * 2 > g->m.hash_n) {
-        struct bh_cel_value m = cel_map_done(run->a, g->m.k, g->m.v, g->m.n);
-
-        g->m.hash = m.map->hash;
-        g->m.hash_n = m.map->hash_n;
+        rehash(run, g);
         return true;
     }
     h = (uint32_t *)(uintptr_t)g->m.hash;

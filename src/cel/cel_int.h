@@ -18,6 +18,8 @@
 #define CEL_AST_HEIGHT_MAX  2000u   /* nodes on one path, macros included */
 #define CEL_ARGS_MAX                                                                               \
     8u /* arguments of a function, target included; no declared function has more than 4 */
+#define CEL_TYPE_WEIGHT_MAX                                                                        \
+    4096u /* nodes of one type: shared parts count each time they are reached */
 #define CEL_ISSUES_MAX    100u /* upstream prints no more */
 #define CEL_OVERLOADS_MAX 24u  /* overloads of one name */
 
@@ -52,6 +54,7 @@ struct bh_cel_type {
     uint8_t np;
     bool open; /* object: any field name is accepted and is dyn (mutation types) */
     uint32_t tvar;
+    uint32_t weight; /* nodes below, 0 for basic types */
     struct bh_str name;
     const struct bh_cel_type *p[2];
     const struct bh_cel_field *fields;
@@ -276,6 +279,10 @@ struct cel_issue {
 #define CEL_POS_NONE UINT32_MAX
 
 struct cel_scope; /* of the checker */
+struct cel_local_size {
+    bool known;
+    struct cel_cost_range size;
+};
 
 struct cel_compiler {
     struct bh_arena *a;
@@ -291,6 +298,9 @@ struct cel_compiler {
     size_t ntrail, trail_cap, trail_old_cap;
     struct cel_scope *scope;
     uint32_t nlocals;
+    struct cel_local_size *local_sizes; /* of bound variables, for the estimate; by slot */
+    uint64_t type_steps;
+    bool too_complex; /* a type passed CEL_TYPE_WEIGHT_MAX */
     bool unchecked;
 };
 
@@ -417,8 +427,9 @@ struct bh_cel_run {
     const struct bh_cel_program *p;
     struct cel_local *locals;
     uint64_t cost, limit;
-    bool halted;  /* the budget is gone: everything unwinds */
-    uint32_t pos; /* of the step running, for errors */
+    uint64_t work; /* steps that no cost pays for, see CEL_WORK_MAX */
+    bool halted;   /* the budget is gone: everything unwinds */
+    uint32_t pos;  /* of the step running, for errors */
 };
 
 struct cel_error {
@@ -429,6 +440,17 @@ struct cel_error {
 static inline bool cel_is_err(struct bh_cel_value v)
 {
     return v.kind == BH_CEL_ERROR;
+}
+/* Values can share parts, so that a small one takes exponential time to walk. Upstream's cost does
+ * not see that; this limit does. */
+#define CEL_WORK_MAX 20000000u
+static inline bool cel_work(struct bh_cel_run *run, uint64_t n)
+{
+    run->work += n;
+    if (run->work <= CEL_WORK_MAX)
+        return false;
+    run->halted = true;
+    return true;
 }
 struct bh_cel_value cel_halt(struct bh_cel_run *run);
 /* True when the budget is passed. */
@@ -459,6 +481,8 @@ struct cel_list_builder {
 struct bh_cel_value cel_list_at(struct bh_cel_run *run, struct bh_cel_value l, size_t i);
 bool cel_map_get(struct bh_cel_run *run, const struct bh_cel_map *m, struct bh_cel_value key,
                  struct bh_cel_value *ret);
+/* Position of the key in a map without ops, or -1. */
+ptrdiff_t cel_map_find(struct bh_cel_run *run, const struct bh_cel_map *m, struct bh_cel_value key);
 bool cel_map_has(struct bh_cel_run *run, const struct bh_cel_map *m, struct bh_cel_value key);
 void cel_map_at(struct bh_cel_run *run, const struct bh_cel_map *m, size_t i,
                 struct bh_cel_value *k, struct bh_cel_value *v);

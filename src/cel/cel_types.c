@@ -98,6 +98,7 @@ static struct bh_cel_type *composed(struct bh_arena *a, uint8_t kind, const char
     t->np = p1 ? 2 : 1;
     t->p[0] = p0;
     t->p[1] = p1;
+    t->weight = 1 + p0->weight + (p1 ? p1->weight : 0);
     t->size_max = size_max;
     return t;
 }

@@ -237,36 +237,41 @@ struct bh_cel_value bh_cel_map_new(struct bh_arena *a, const struct bh_cel_value
                         bh_arena_memdup(a, v, n * sizeof(*v)), n);
 }
 
-static bool key_equal(struct bh_cel_value a, struct bh_cel_value b)
+static bool key_equal(struct bh_cel_run *run, struct bh_cel_value a, struct bh_cel_value b)
 {
+    struct bh_cel_value r;
+
     if (a.kind == BH_CEL_STRING || b.kind == BH_CEL_STRING)
         return a.kind == b.kind && a.n == b.n && memcmp(a.s, b.s, a.n) == 0;
-    return bh_cel_equal(NULL, a, b);
+    r = cel_equal(run, a, b);
+    return r.kind == BH_CEL_BOOL && r.b;
+}
+
+ptrdiff_t cel_map_find(struct bh_cel_run *run, const struct bh_cel_map *m, struct bh_cel_value key)
+{
+    if (m->hash) {
+        for (size_t s = cel_hash(key) & (m->hash_n - 1); m->hash[s]; s = (s + 1) & (m->hash_n - 1))
+            if (key_equal(run, m->k[m->hash[s] - 1], key))
+                return (ptrdiff_t)m->hash[s] - 1;
+        return -1;
+    }
+    for (size_t i = 0; i < m->n; i++)
+        if (key_equal(run, m->k[i], key))
+            return (ptrdiff_t)i;
+    return -1;
 }
 
 bool cel_map_get(struct bh_cel_run *run, const struct bh_cel_map *m, struct bh_cel_value key,
                  struct bh_cel_value *ret)
 {
+    ptrdiff_t i;
+
     if (m->ops)
         return m->ops->get(run, m, key, ret);
-    if (m->hash) {
-        for (size_t s = cel_hash(key) & (m->hash_n - 1); m->hash[s];
-             s = (s + 1) & (m->hash_n - 1)) {
-            size_t i = m->hash[s] - 1;
-
-            if (key_equal(m->k[i], key)) {
-                *ret = m->v[i];
-                return true;
-            }
-        }
-        return false;
-    }
-    for (size_t i = 0; i < m->n; i++)
-        if (key_equal(m->k[i], key)) {
-            *ret = m->v[i];
-            return true;
-        }
-    return false;
+    i = cel_map_find(run, m, key);
+    if (i >= 0)
+        *ret = m->v[i];
+    return i >= 0;
 }
 
 bool cel_map_has(struct bh_cel_run *run, const struct bh_cel_map *m, struct bh_cel_value key)
@@ -403,13 +408,15 @@ static struct bh_cel_value equal(struct bh_cel_run *run, struct bh_cel_value a,
         return a;
     if (b.kind == BH_CEL_ERROR)
         return b;
+    if (cel_work(run, 1))
+        return bh_cel_bool(false);
     if (is_num(a) && is_num(b)) {
         if ((a.kind == BH_CEL_DOUBLE && isnan(a.d)) || (b.kind == BH_CEL_DOUBLE && isnan(b.d)))
             return bh_cel_bool(false);
         return bh_cel_bool(cmp_num(a, b) == 0);
     }
     if (a.kind != b.kind) {
-        if (a.kind >= BH_CEL_IP && a.kind <= BH_CEL_FORMAT && b.kind != BH_CEL_NULL && run)
+        if (a.kind >= BH_CEL_IP && a.kind <= BH_CEL_FORMAT && b.kind != BH_CEL_NULL && run->a)
             return cel_err_overload(run);
         return bh_cel_bool(false);
     }
@@ -456,7 +463,7 @@ bool bh_cel_equal(struct bh_arena *a, struct bh_cel_value x, struct bh_cel_value
     struct bh_cel_run run = {.a = a, .limit = UINT64_MAX, .pos = CEL_POS_NONE};
     struct bh_cel_value r;
 
-    r = equal(a ? &run : NULL, x, y, EQUAL_DEPTH_MAX);
+    r = equal(&run, x, y, EQUAL_DEPTH_MAX);
     return r.kind == BH_CEL_BOOL && r.b;
 }
 
