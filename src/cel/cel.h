@@ -242,7 +242,7 @@ size_t bh_cel_env_var(struct bh_cel_env *e, struct bh_str name, const struct bh_
  */
 
 struct bh_cel_issue {
-    uint32_t line;      /* from 1 */
+    uint32_t line;      /* from 1; 0: the expression as a whole (upstream prints -1:0) */
     uint32_t col;       /* from 1, in code points */
     struct bh_str text; /* the first message */
     struct bh_str full; /* all messages with source and caret lines, as upstream prints them */

@@ -165,6 +165,8 @@ static int compile(const struct bh_cel_env *e, struct bh_str src, struct bh_aren
     if (ret_issue)
         *ret_issue = issue;
     (void)bh_cel_program_free(p);
+    if (!issue.line)
+        return bh_err_set(err, BH_E_INVALID, "-1:0: %.*s", BH_SF(issue.text));
     return bh_err_set(err, BH_E_INVALID, "%u:%u: %.*s", issue.line, issue.col, BH_SF(issue.text));
 }
 
