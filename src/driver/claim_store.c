@@ -60,6 +60,23 @@ size_t bh_claim_store_count(const struct bh_claim_store *s)
     return s->claims.n;
 }
 
+size_t bh_claim_store_list(const struct bh_claim_store *s, struct bh_arena *a,
+                           struct bh_claim_ref **ret)
+{
+    struct bh_claim_ref *out = bh_new_n(a, struct bh_claim_ref, s->claims.n + 1);
+    size_t n = 0;
+    void *v;
+
+    for (size_t it = 0; bh_map_next(&s->claims, &it, NULL, &v);) {
+        const struct bh_claim *c = v;
+
+        out[n++] = (struct bh_claim_ref){bh_str_dup(a, c->uid), bh_str_dup(a, c->ns),
+                                         bh_str_dup(a, c->name)};
+    }
+    *ret = out;
+    return n;
+}
+
 /* These become parts of file names. */
 static int ref_check(const struct bh_claim_ref *c, struct bh_err *err)
 {

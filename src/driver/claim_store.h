@@ -60,6 +60,9 @@ BH_MUST int bh_claim_prepare(struct bh_claim_store *s, const struct bh_claim_ref
                              struct bh_str pod_claim, const struct bh_claim_result *results,
                              size_t n, struct bh_arena *a, struct bh_claim_prepared **ret,
                              struct bh_err *err);
+/* The claims that are held, copied into the arena. Returns how many. */
+size_t bh_claim_store_list(const struct bh_claim_store *s, struct bh_arena *a,
+                           struct bh_claim_ref **ret);
 /* Success for a claim that is not known. */
 BH_MUST int bh_claim_unprepare(struct bh_claim_store *s, const struct bh_claim_ref *c,
                                struct bh_err *err);

@@ -37,8 +37,18 @@ struct claim_work {
     struct bh_err err;
 };
 
+/* Waiting for the claim store. */
+struct turn {
+    struct bh_link link;
+    struct bh_dra_service *svc;
+    void (*work)(void *arg);
+    void (*done)(void *arg);
+    void *arg;
+};
+
 struct job {
-    struct bh_link link; /* in waiting until the API has answered, then in queue */
+    struct bh_link link; /* while the API has not answered */
+    struct turn turn;    /* after that */
     struct bh_dra_service *svc;
     struct bh_grpc_call *call;
     struct bh_arena *arena;
@@ -60,8 +70,9 @@ struct bh_dra_service {
     struct bh_claim_store *store;
     char *driver, *pool, *socket;
     struct bh_grpc_server *srv, *reg;
-    struct bh_link waiting, queue;
-    struct job *running; /* on the worker pool */
+    struct bh_link waiting; /* jobs */
+    struct bh_link queue;   /* turns */
+    struct turn *running;   /* on the worker pool */
     struct bh_link watchers;
     size_t watchers_n;
     struct bh_arena *health_arena;
@@ -201,12 +212,11 @@ static struct bh_str reply_unprepare(struct bh_arena *a, const struct job *j)
     return bh_pb_pack(a, &res);
 }
 
-static void next_job(struct bh_dra_service *s);
+static void next_turn(struct bh_dra_service *s);
 
 static void job_done(void *arg)
 {
     struct job *j = arg;
-    struct bh_dra_service *s = j->svc;
 
     for (size_t i = 0; i < j->claims_n; i++) {
         const struct claim_work *w = &j->claims[i];
@@ -222,28 +232,92 @@ static void job_done(void *arg)
     }
     bh_grpc_call_reply(j->call,
                        j->prepare ? reply_prepare(j->arena, j) : reply_unprepare(j->arena, j));
-    s->running = NULL;
     job_free(j);
+}
+
+static void turn_work(void *arg) /* worker pool */
+{
+    struct turn *t = arg;
+
+    t->work(t->arg);
+}
+
+static void turn_done(void *arg)
+{
+    struct turn *t = arg;
+    struct bh_dra_service *s = t->svc;
+
+    s->running = NULL;
+    s->jobs++; /* keeps the service while done runs */
+    t->done(t->arg);
+    s->jobs--;
     if (s->closed)
         svc_free_if_over(s);
     else
-        next_job(s);
+        next_turn(s);
 }
 
-static void next_job(struct bh_dra_service *s)
+static void next_turn(struct bh_dra_service *s)
 {
     if (s->running || bh_list_empty(&s->queue))
         return;
-    s->running = bh_container(s->queue.next, struct job, link);
+    s->running = bh_container(s->queue.next, struct turn, link);
     bh_list_del(&s->running->link);
-    bh_loop_work(s->loop, job_work, job_done, s->running);
+    bh_loop_work(s->loop, turn_work, turn_done, s->running);
+}
+
+static void turn_queue(struct bh_dra_service *s, struct turn *t)
+{
+    t->svc = s;
+    bh_list_add_tail(&s->queue, &t->link);
+    next_turn(s);
 }
 
 static void job_queue(struct job *j)
 {
     bh_list_del(&j->link);
-    bh_list_add_tail(&j->svc->queue, &j->link);
-    next_job(j->svc);
+    j->turn.work = job_work;
+    j->turn.done = job_done;
+    j->turn.arg = j;
+    turn_queue(j->svc, &j->turn);
+}
+
+struct own_turn { /* of another part of the driver */
+    struct turn turn;
+    void (*work)(void *arg);
+    void (*done)(void *arg);
+    void *arg;
+};
+
+static void own_turn_done(void *arg)
+{
+    struct own_turn *t = arg;
+
+    t->turn.svc->jobs--;
+    t->done(t->arg);
+    bh_free(t);
+}
+
+static void own_turn_work(void *arg)
+{
+    struct own_turn *t = arg;
+
+    t->work(t->arg);
+}
+
+void bh_dra_service_turn(struct bh_dra_service *s, void (*work)(void *arg), void (*done)(void *arg),
+                         void *arg)
+{
+    struct own_turn *t = bh_calloc(1, sizeof(*t));
+
+    t->work = work;
+    t->done = done;
+    t->arg = arg;
+    t->turn.work = own_turn_work;
+    t->turn.done = own_turn_done;
+    t->turn.arg = t;
+    s->jobs++;
+    turn_queue(s, &t->turn);
 }
 
 /* A claim that cannot be read fails the whole call, as upstream's helper does. */
@@ -571,10 +645,18 @@ struct bh_dra_service *bh_dra_service_free(struct bh_dra_service *s)
                     bye.msg);
     while (!bh_list_empty(&s->waiting))
         job_fail(bh_container(s->waiting.next, struct job, link), &bye);
-    while (!bh_list_empty(&s->queue))
-        job_fail(bh_container(s->queue.next, struct job, link), &bye);
+    while (!bh_list_empty(&s->queue)) {
+        struct turn *t = bh_container(s->queue.next, struct turn, link);
+
+        bh_list_del(&t->link);
+        if (t->work == job_work) {
+            job_fail(t->arg, &bye);
+        } else {
+            t->done(t->arg);
+        }
+    }
     s->srv = bh_grpc_server_free(s->srv);
     s->reg = bh_grpc_server_free(s->reg);
-    svc_free_if_over(s); /* later, when a job is on the worker pool */
+    svc_free_if_over(s); /* later, when a turn is on the worker pool */
     return NULL;
 }

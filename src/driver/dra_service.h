@@ -36,6 +36,11 @@ struct bh_dra_service *bh_dra_service_new(struct bh_loop *l, const struct bh_dra
 /* Closes both sockets. The store may be closed when bh_dra_service_idle() says so. */
 struct bh_dra_service *bh_dra_service_free(struct bh_dra_service *s);
 bool bh_dra_service_idle(const struct bh_dra_service *s); /* no job runs on the worker pool */
+/* Takes a turn with the claim store: work runs on the worker pool when its turn comes, then done on
+ * the loop. When the service is freed before that, done runs without work; when it is freed
+ * meanwhile, done still runs. */
+void bh_dra_service_turn(struct bh_dra_service *s, void (*work)(void *arg), void (*done)(void *arg),
+                         void *arg);
 /* What the watchers of health are told, now and every ten seconds. Copied. */
 void bh_dra_service_health(struct bh_dra_service *s, const struct bh_device_health *h, size_t n);
 

@@ -19,6 +19,7 @@
 #include "client/client.h"
 #include "data/names.h"
 #include "driver/claim_store.h"
+#include "driver/claim_sweep.h"
 #include "driver/dra_service.h"
 #include "driver/gpu_faults.h"
 #include "driver/gpu_profile.h"
@@ -30,7 +31,7 @@
 
 struct opts {
     const char *driver, *profile, *kubeconfig, *node, *data_dir, *root, *cdi_dir;
-    int64_t count;
+    int64_t count, orphan_grace_s;
     bool verbose;
 };
 
@@ -44,6 +45,7 @@ struct gpu_driver {
     struct bh_claim_store *store;
     struct bh_slice_publisher *pub;
     struct bh_dra_service *svc;
+    struct bh_claim_sweep *sweep;
     struct bh_arena *fault_arena;
     struct bh_faults faults;
     int inotify_fd, signal_fd, lock_fd;
@@ -64,6 +66,8 @@ static const char usage[] =
     "  --kubelet-root DIR   default /var/lib/kubelet\n"
     "  --data-dir DIR       checkpoint and faults (default DIR-of-kubelet/plugins/NAME)\n"
     "  --cdi-dir DIR        default /var/run/cdi\n"
+    "  --orphan-grace SEC   release a claim that left the API that long ago unless the kubelet "
+    "does; default 120\n"
     "  --verbose            log debug messages\n";
 
 /* ---- arguments ---- */
@@ -93,7 +97,7 @@ static int args_check(const struct opts *o)
 
 static int args_parse(int argc, char **argv, struct opts *o)
 {
-    enum { SIM, NODE, KUBECONFIG, PROFILE, DRIVER, ROOT, DATA, CDI, VERBOSE, HELP };
+    enum { SIM, NODE, KUBECONFIG, PROFILE, DRIVER, ROOT, DATA, CDI, ORPHAN, VERBOSE, HELP };
     static const struct option longs[] = {{"simulate", required_argument, NULL, SIM},
                                           {"node-name", required_argument, NULL, NODE},
                                           {"kubeconfig", required_argument, NULL, KUBECONFIG},
@@ -102,6 +106,7 @@ static int args_parse(int argc, char **argv, struct opts *o)
                                           {"kubelet-root", required_argument, NULL, ROOT},
                                           {"data-dir", required_argument, NULL, DATA},
                                           {"cdi-dir", required_argument, NULL, CDI},
+                                          {"orphan-grace", required_argument, NULL, ORPHAN},
                                           {"verbose", no_argument, NULL, VERBOSE},
                                           {"help", no_argument, NULL, HELP},
                                           {NULL, 0, NULL, 0}};
@@ -110,7 +115,8 @@ static int args_parse(int argc, char **argv, struct opts *o)
     *o = (struct opts){.driver = BH_GPU_DRIVER_NAME,
                        .root = "/var/lib/kubelet",
                        .cdi_dir = "/var/run/cdi",
-                       .count = -1};
+                       .count = -1,
+                       .orphan_grace_s = 120};
     optind = 1;
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
         const char **dst[] = {[NODE] = &o->node,       [KUBECONFIG] = &o->kubeconfig,
@@ -121,6 +127,10 @@ static int args_parse(int argc, char **argv, struct opts *o)
         if (c == SIM) {
             if (!bh_str_i64(bh_s(optarg), 0, BH_GPUS_MAX, &o->count))
                 return fail_usage("--simulate must be a number from 0 to 1024, not ", optarg);
+        } else if (c == ORPHAN) {
+            if (!bh_str_i64(bh_s(optarg), 1, 86400, &o->orphan_grace_s))
+                return fail_usage(
+                    "--orphan-grace must be a number of seconds from 1 to 86400, not ", optarg);
         } else if (c == VERBOSE) {
             o->verbose = true;
         } else if (c == HELP) {
@@ -359,6 +369,8 @@ static int start(struct gpu_driver *d, struct bh_err *err)
     d->svc = bh_dra_service_new(d->loop, &vo, err);
     if (!d->svc)
         return bh_err_wrap(err, "listen");
+    d->sweep = bh_claim_sweep_new(d->client, d->svc, d->store, d->o.driver,
+                                  (int)d->o.orphan_grace_s * 1000);
     d->pub = bh_slice_publisher_new(d->client, d->o.driver, d->o.node);
     publish(d);
     return 0;
@@ -375,6 +387,7 @@ static void stop(struct gpu_driver *d)
 {
     struct bh_timer t;
 
+    d->sweep = bh_claim_sweep_free(d->sweep);
     if (d->svc) {
         d->svc = bh_dra_service_free(d->svc);
         bh_timer_init(&t, d->loop, linger_over, d->loop);

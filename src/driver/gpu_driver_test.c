@@ -62,10 +62,23 @@ static void exited(void *arg, const struct bh_proc_result *res)
 
 static void driver_start(struct fix *f)
 {
-    const char *argv[] = {
-        "driver_test",  "gpu-driver",  "--simulate", "8",     "--node-name",    "n1",
-        "--kubeconfig", f->kubeconfig, "--data-dir", f->data, "--kubelet-root", f->dir,
-        "--cdi-dir",    f->cdi,        NULL};
+    const char *argv[] = {"driver_test",
+                          "gpu-driver",
+                          "--simulate",
+                          "8",
+                          "--node-name",
+                          "n1",
+                          "--kubeconfig",
+                          f->kubeconfig,
+                          "--data-dir",
+                          f->data,
+                          "--kubelet-root",
+                          f->dir,
+                          "--orphan-grace",
+                          "1",
+                          "--cdi-dir",
+                          f->cdi,
+                          NULL};
     const struct bh_proc_opts o = {.file = "/proc/self/exe",
                                    .argv = argv,
                                    .output_max = 1 << 16,
@@ -334,6 +347,26 @@ BH_TEST(gpu_driver_refuses_bad_claims)
     call(&f, f.cl, DRA "v1.DRAPlugin/NodeUnprepareResources",
          claims_request(a, UID)); /* unknown: success */
     BH_EQ(f.status, BH_GRPC_OK);
+    fix_done(&f);
+}
+
+BH_TEST(
+    gpu_driver_releases_orphans) /* the kubelet has lost its record, the claim has left the API */
+{
+    struct fix f;
+    char spec[300];
+
+    fix_init(&f);
+    driver_start(&f);
+    UNTIL(&f, bh_grpc_client_state(f.cl) == BH_GRPC_READY);
+    prepare_ok(&f);
+    (void)snprintf(spec, sizeof(spec), "%s/gpu.bulkhead.dev-claim_" UID ".json", f.cdi);
+    run_ms(&f, 1800); /* longer than the grace: nothing happens while the claim is there */
+    BH_CHECK(bh_fs_exists(spec));
+    bh_fake_api_del(f.api, CLAIMS "/c1");
+    run_ms(&f, 300);
+    BH_CHECK(bh_fs_exists(spec));
+    UNTIL(&f, !bh_fs_exists(spec));
     fix_done(&f);
 }
 

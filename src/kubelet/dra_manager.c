@@ -155,6 +155,7 @@ static void resume(void *arg)
     struct bh_dra_manager *m = arg;
     struct dra_op *op = NULL;
 
+    m->refs++; /* what is resumed may end, and its owner may free the manager */
     bh_list_for(it, &m->ops)
     {
         op = bh_container(it, struct dra_op, link);
@@ -178,6 +179,7 @@ static void resume(void *arg)
         else
             unprepare_start(op);
     } while (op);
+    dra_manager_unref(m);
 }
 
 /* ---- prepare: claims from the API ---- */
