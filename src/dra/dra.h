@@ -113,7 +113,7 @@ struct bh_dra_holder {
 };
 /* Holders of a device in order of claim uid, in the arena; views live until the ledger changes.
  * Returns their number. */
-size_t bh_dra_holders(const struct bh_dra_model *m, struct bh_str driver, struct bh_str pool,
+size_t bh_dra_holders(struct bh_dra_model *m, struct bh_str driver, struct bh_str pool,
                       struct bh_str device, struct bh_arena *a, struct bh_dra_holder **ret);
 /* Holders of any device that this node sees, claim by claim once each: the candidates for
  * preemption. */

@@ -1,0 +1,2 @@
+#include "base/test.h"
+BH_TEST(x) {}

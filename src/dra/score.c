@@ -1,0 +1,354 @@
+/* Choosing between devices that all would do: least waste, near each other, as little as possible
+ * broken up.
+ *
+ * The candidates of every request are put into an order, and the search then takes the first
+ * combination in that order which keeps all rules. So scoring never gives what first fit would not
+ * allow. It works in three steps:
+ *
+ *   1. tiers: without binding conditions first, then the smallest device, then (packing) the one in
+ * use already
+ *   2. from the best tier with enough devices a set that is close together and leaves close sets
+ * whole: devices are added one by one to each possible first one, and the best set wins
+ *   3. the set stands first, everything else behind it
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dra/search.h"
+
+#define SET_CANDS_MAX 64u /* candidates among which a close set is looked for */
+#define SEEDS_MAX     16u /* first devices that are tried for it */
+
+static const int topo_weight[DRA_TOPO_N] = {4, 2, 1};
+#define CLOSE_MAX 7
+
+/* ---- where a device sits ---- */
+
+static int topo_of(struct bh_str id)
+{
+    static const struct {
+        const char *name;
+        int at;
+    } names[] = {{"nvlinkDomain", 0}, {"nvlinkClique", 0}, {"cliqueId", 0}, {"pcieRoot", 1},
+                 {"numaNode", 2},     {"numaNodeID", 2},   {"numa", 2}};
+
+    for (size_t i = 0; i < BH_COUNT(names); i++)
+        if (bh_str_eqc(id, names[i].name))
+            return names[i].at;
+    return -1;
+}
+
+void dra_dev_locate(struct dra_dev *d)
+{
+    for (size_t i = 0; i < d->d->attributes.n; i++) {
+        struct bh_str key = d->d->attributes.p[i].key;
+        const struct bh_resource_v1_device_attribute *v = &d->d->attributes.p[i].value;
+        ptrdiff_t slash = bh_str_chr(key, '/', 0);
+        int at = topo_of(slash < 0 ? key : bh_str_sub(key, (size_t)slash + 1, key.n));
+
+        if (at < 0 || (!v->has_int && !v->has_string))
+            continue;
+        d->topo[at] = v->has_int ? (uint32_t)v->int_ + 1 : (uint32_t)bh_str_hash(v->string) | 1;
+    }
+}
+
+static int closeness(const struct dra_dev *a, const struct dra_dev *b)
+{
+    int sum = 0;
+
+    for (size_t i = 0; i < DRA_TOPO_N; i++)
+        if (a->topo[i] && a->topo[i] == b->topo[i])
+            sum += topo_weight[i];
+    return sum;
+}
+
+/* ---- how much of it there is, and how much is in use ---- */
+
+static double amount(struct bh_quantity q)
+{
+    double v = bh_quantity_double(q);
+
+    return v > 0 ? log2(1 + v) : 0;
+}
+
+static double dev_size(struct dra_dev *d)
+{
+    struct dra_cap *caps;
+
+    if (d->sized)
+        return d->size;
+    d->sized = true;
+    caps = dra_dev_caps(d);
+    for (size_t i = 0; i < d->caps_n; i++)
+        d->size += amount(caps[i].value);
+    return d->size;
+}
+
+/* The part of the device's counters, or of its shared capacity, that others use already: 0..1. */
+static double dev_used(const struct dra_call *c, const struct dra_cand *x)
+{
+    const struct dra_vpool *v = &c->view->pools[x->vpool];
+    double most = 0;
+
+    if (x->dev->d->consumes_counters.n) {
+        dra_pool_counters(v->pool, v->gen);
+        for (size_t i = 0; i < x->dev->consumes_n; i++) {
+            const struct dra_counter *t;
+            double total;
+
+            if (x->dev->consumes[i].slot == DRA_NONE)
+                continue;
+            t = &v->pool->table[x->dev->consumes[i].slot];
+            total = bh_quantity_double(t->total);
+            if (total > 0 && bh_quantity_double(t->used) / total > most)
+                most = bh_quantity_double(t->used) / total;
+        }
+        return most;
+    }
+    for (size_t i = 0; x->dev->multi && i < x->dev->use->agg_n; i++) {
+        const struct dra_amount *a = &x->dev->use->agg[i];
+        struct dra_cap *caps = dra_dev_caps(x->dev);
+
+        for (size_t k = 0; k < x->dev->caps_n; k++)
+            if (bh_str_eq(caps[k].key, a->key) && bh_quantity_double(caps[k].value) > 0 &&
+                bh_quantity_double(a->q) / bh_quantity_double(caps[k].value) > most)
+                most = bh_quantity_double(a->q) / bh_quantity_double(caps[k].value);
+    }
+    return most;
+}
+
+/* ---- order ---- */
+
+struct item {
+    uint32_t at;            /* candidate */
+    bool binding, expected; /* expected: an earlier request will take it */
+    double size, used;
+};
+
+static bool same_tier(const struct item *a, const struct item *b)
+{
+    return a->binding == b->binding && a->expected == b->expected && !(a->size < b->size) &&
+           !(a->size > b->size) && !(a->used < b->used) && !(a->used > b->used);
+}
+
+static int by_tier(const void *x, const void *y)
+{
+    const struct item *a = x, *b = y;
+
+    if (a->expected != b->expected)
+        return a->expected ? 1 : -1;
+    if (a->binding != b->binding)
+        return a->binding ? 1 : -1;
+    if (a->size < b->size || a->size > b->size)
+        return a->size < b->size ? -1 : 1;
+    if (a->used < b->used || a->used > b->used)
+        return a->used < b->used ? 1 : -1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+struct order {
+    struct dra_call *c;
+    const struct item *it;
+    size_t n;             /* of the tier */
+    const uint32_t *near; /* candidates that earlier requests take */
+    size_t near_n;
+    int *worth; /* per item: what the rest of the world says of it */
+};
+
+/* How good it is to take the item, whatever else is taken: near what the pod has, away from what
+ * could stay whole (packing) or from what is busy (spreading). */
+static int outer_worth(const struct order *o, size_t i)
+{
+    const struct dra_dev *d = o->c->cands[o->it[i].at].dev;
+    int sum = 0;
+
+    for (size_t k = 0; k < o->near_n; k++)
+        sum += 2 * closeness(d, o->c->cands[o->near[k]].dev);
+    if (o->c->opts->scoring == BH_DRA_SPREAD) {
+        for (size_t k = 0; k < o->c->cands_n && k < 4 * SET_CANDS_MAX; k++)
+            if (o->c->cands[k].dev->use->dedicated)
+                sum -= closeness(d, o->c->cands[k].dev);
+        return sum;
+    }
+    for (size_t k = 0; k < o->n; k++)
+        if (k != i)
+            sum -= closeness(d, o->c->cands[o->it[k].at].dev);
+    return sum;
+}
+
+/* Grows a set from the seed; returns its worth. Inside, closeness counts three times: twice for
+ * itself, once because outer_worth() counted it against the device. */
+static int grow(const struct order *o, size_t seed, size_t k, uint32_t *set, int *gain)
+{
+    int worth = o->worth[seed];
+
+    set[0] = (uint32_t)seed;
+    for (size_t i = 0; i < o->n; i++)
+        gain[i] = o->worth[i];
+    for (size_t n = 1; n < k; n++) {
+        const struct dra_dev *last = o->c->cands[o->it[set[n - 1]].at].dev;
+        size_t best = SIZE_MAX;
+
+        gain[set[n - 1]] = INT32_MIN;
+        for (size_t i = 0; i < o->n; i++) {
+            if (gain[i] == INT32_MIN)
+                continue;
+            gain[i] += 3 * closeness(last, o->c->cands[o->it[i].at].dev);
+            if (best == SIZE_MAX || gain[i] > gain[best])
+                best = i;
+        }
+        worth += gain[best];
+        set[n] = (uint32_t)best;
+    }
+    return worth;
+}
+
+static int by_u32(const void *x, const void *y)
+{
+    uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+
+    return a < b ? -1 : a > b;
+}
+
+/* Puts the best set of k among the first n items to the front. */
+static void front_set(struct dra_call *c, struct item *it, size_t n, size_t k, const uint32_t *near,
+                      size_t near_n)
+{
+    struct order o = {.c = c, .it = it, .n = n, .near = near, .near_n = near_n};
+    uint32_t set[2][SET_CANDS_MAX];
+    int worth[SET_CANDS_MAX], gain[SET_CANDS_MAX], best_worth = 0;
+    struct item tmp[SET_CANDS_MAX];
+    size_t best = 2, at = 0;
+
+    o.worth = worth;
+    for (size_t i = 0; i < n; i++)
+        worth[i] = outer_worth(&o, i);
+    for (size_t seed = 0; seed < n && (k == 1 || seed < SEEDS_MAX); seed++) {
+        size_t mine = best == 0 ? 1 : 0;
+        int w = grow(&o, seed, k, set[mine], gain);
+
+        if (best == 2 || w > best_worth) {
+            best = mine;
+            best_worth = w;
+        }
+    }
+    qsort(set[best], k, sizeof(set[best][0]), by_u32);
+    for (size_t i = 0; i < k; i++)
+        tmp[at++] = it[set[best][i]];
+    for (size_t i = 0, s = 0; i < n; i++)
+        if (s < k && set[best][s] == i)
+            s++;
+        else
+            tmp[at++] = it[i];
+    memcpy(it, tmp, n * sizeof(*it));
+}
+
+/* The candidates that may serve s on their own. */
+static size_t feasible(struct dra_call *c, size_t claim, const struct dra_sub *s, struct item *it)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->cands_n; i++) {
+        struct dra_cand *x = &c->cands[i];
+        int r;
+
+        if (dra_in_use(c, claim, s, x))
+            continue;
+        r = dra_selectable(c, claim, s, x);
+        if (r < 0 && !c->late) {
+            /* First fit would perhaps not have come here: it matters only when nothing else is
+             * found. */
+            c->late = bh_arena_memdup(c->a, c->err->msg, sizeof(c->err->msg));
+        }
+        if (r <= 0 || !dra_capacity_fits(c, s, x) || !dra_tolerated(c->m, s, x->dev, NULL))
+            continue;
+        it[n++] = (struct item){.at = (uint32_t)i,
+                                .binding = c->view->pools[x->vpool].binding,
+                                .size = dev_size(x->dev),
+                                .used = dev_used(c, x)};
+        if (c->opts->scoring == BH_DRA_SPREAD)
+            it[n - 1].used = 0 - it[n - 1].used;
+    }
+    return n;
+}
+
+static void mark_expected(const struct dra_call *c, struct item *it, size_t n, const uint32_t *near,
+                          size_t near_n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < near_n && !c->cands[it[i].at].dev->multi; k++)
+            if (near[k] == it[i].at)
+                it[i].expected = true;
+}
+
+/* Orders one request; returns how many devices it will probably take, at the front of the list. */
+static size_t order_sub(struct dra_call *c, size_t claim, const struct dra_sub *s, struct item *it,
+                        const uint32_t *near, size_t near_n)
+{
+    struct dra_list *l = &c->order[s->id];
+    size_t n = feasible(c, claim, s, it), tier = 0, k;
+
+    k = s->count > 0 && (uint64_t)s->count <= n ? (size_t)s->count : 0;
+    mark_expected(c, it, n, near, near_n);
+    qsort(it, n, sizeof(*it), by_tier);
+    while (tier < n && tier < SET_CANDS_MAX && same_tier(&it[0], &it[tier]))
+        tier++;
+    if (k && k < tier)
+        front_set(c, it, tier, k, near, near_n);
+    l->at = bh_new_n(c->a, uint32_t, n);
+    l->n = n;
+    for (size_t i = 0; i < n; i++)
+        l->at[i] = it[i].at;
+    return k;
+}
+
+void dra_order(struct dra_call *c)
+{
+    struct item *it = bh_new_n(c->a, struct item, c->cands_n);
+    size_t near_cap = DRA_CLAIM_DEVICES_MAX * c->d->n, near_n = 0;
+    uint32_t *near = bh_new_n(c->a, uint32_t, near_cap);
+
+    c->order = bh_new_n(c->a, struct dra_list, c->d->subs_n);
+    for (size_t i = 0; i < c->d->n; i++)
+        for (size_t k = 0; k < c->d->claims[i].n; k++) {
+            const struct dra_req *q = &c->d->claims[i].reqs[k];
+            bool decided = false;
+
+            for (size_t j = 0; j < q->n; j++) {
+                const struct dra_sub *s = &q->subs[j];
+                size_t take;
+
+                if (s->all)
+                    continue;
+                take = order_sub(c, i, s, it, near, near_n);
+                for (size_t x = 0; !decided && x < take && near_n < near_cap; x++)
+                    near[near_n++] = c->order[s->id].at[x];
+                decided |= take != 0;
+            }
+        }
+}
+
+/* ---- how good the outcome is ---- */
+
+int dra_score(const struct dra_call *c)
+{
+    size_t total = 0, used = 0, pairs = 0;
+    int close = 0;
+    double filled, near;
+
+    for (size_t i = 0; i < c->cands_n; i++) {
+        const struct dra_cand *x = &c->cands[i];
+
+        total++;
+        used += x->dev->use->dedicated || x->taken || x->dev->use->shares || x->shares;
+    }
+    for (size_t i = 0; i < c->placed_n; i++)
+        for (size_t k = i + 1; k < c->placed_n; k++, pairs++)
+            close += closeness(c->cands[c->placed[i].cand].dev, c->cands[c->placed[k].cand].dev);
+    filled = total ? (double)used / (double)total : 1;
+    near = pairs ? (double)close / (double)(pairs * CLOSE_MAX) : 1;
+    if (c->opts->scoring == BH_DRA_SPREAD)
+        filled = 1 - filled;
+    return (int)(50 * filled + 50 * near + 0.5);
+}

@@ -1,0 +1,112 @@
+/* Private to src/dra: one call of the allocator, shared by search.c, place.c, score.c and result.c.
+ */
+#ifndef BH_DRA_SEARCH_H
+#define BH_DRA_SEARCH_H
+
+#include "dra/dra_int.h"
+
+/* A device that the node sees in a usable pool. */
+struct dra_cand {
+    struct dra_dev *dev;
+    uint32_t vpool;  /* index in the view */
+    uint32_t taken;  /* placements of it in this call; shared ones are not counted */
+    uint32_t shares; /* shares of it placed in this call */
+    uint32_t cls;    /* 0: unknown; devices of one class are interchangeable */
+    uint8_t targets; /* 0: unknown, 1: no, 2: yes */
+    struct dra_amount
+        *amounts; /* capacity consumed in this call; as many as the device has capacities */
+};
+
+/* A constraint while devices are placed. */
+struct dra_con_state {
+    uint32_t n;
+    const struct bh_resource_v1_device_attribute *first; /* matchAttribute: of the first device */
+    uint64_t mask; /* its values that all devices so far share */
+    const struct bh_resource_v1_device_attribute **last; /* distinctAttribute: by request */
+};
+
+struct dra_placed {
+    uint32_t cand, claim, req;
+    const struct dra_sub *sub;
+    bool share, counters;
+    struct dra_amount *caps; /* consumed, of a share; as many as the device has capacities */
+    size_t caps_cap;         /* memory is kept when the place is used again */
+    uint64_t *masks;         /* of the claim's constraints before this one */
+};
+
+/* Counters that this call consumes, by the slots of the pool's table. */
+struct dra_incall {
+    struct bh_quantity *q; /* NULL: nothing yet */
+};
+
+struct dra_list {
+    uint32_t *at; /* indexes of candidates in the order to be tried; NULL: all, as they come */
+    size_t n;
+};
+
+struct dra_call {
+    struct bh_dra_ask *q;
+    struct bh_dra_model *m;
+    struct dra_demand *d;
+    struct dra_node *node;
+    struct dra_view *view;
+    const struct bh_dra_opts *opts;
+    struct bh_arena *a;
+    struct bh_err *err;
+    struct dra_cand *cands;
+    size_t cands_n;
+    struct dra_incall *incall;   /* by vpool */
+    struct dra_list *all;        /* by sub id: what mode All collected */
+    struct dra_list *order;      /* by sub id; NULL: first fit */
+    struct dra_con_state **cons; /* by claim, constraint */
+    uint32_t **chosen;           /* by claim, request: the alternative */
+    struct dra_placed *placed;
+    size_t placed_n;
+    uint32_t *per_claim; /* devices placed */
+    uint32_t *classes;   /* candidates, one of each class */
+    size_t classes_n;
+    uint64_t steps, steps_max;
+    char *late; /* an error that counts only when no solution is found */
+};
+
+/* place.c */
+/* Whether the device may not be used by this request: held, or placed already. */
+bool dra_in_use(const struct dra_call *c, size_t claim, const struct dra_sub *s,
+                const struct dra_cand *x);
+/* Section 4.5: 1, 0, or -BH_E_INVALID. */
+int dra_selectable(struct dra_call *c, size_t claim, const struct dra_sub *s, struct dra_cand *x);
+/* Section 4.9: the device has every capacity that is asked for, and room for it. */
+bool dra_capacity_fits(struct dra_call *c, const struct dra_sub *s, struct dra_cand *x);
+bool dra_tolerated(const struct bh_dra_model *m, const struct dra_sub *s, const struct dra_dev *d,
+                   const struct bh_resource_v1_device_taint **ret_taint);
+const struct bh_resource_v1_device_attribute *dra_attr(const struct dra_dev *d,
+                                                       const struct dra_con *con);
+/* Whether two attributes have a value in common (a scalar is a set of one); types must be equal. */
+uint64_t dra_attr_common(const struct bh_resource_v1_device_attribute *a,
+                         const struct bh_resource_v1_device_attribute *b, bool lists);
+bool dra_con_applies(const struct dra_con *con, struct bh_str req, const struct dra_sub *s);
+enum dra_fit {
+    DRA_FITS,
+    DRA_UNFIT_COUNTERS,
+    DRA_UNFIT_TAINT,
+    DRA_UNFIT_CONSTRAINT,
+    DRA_UNFIT_CAPACITY,
+    DRA_UNFIT_OFF
+};
+/* Section 4.7 from step 2 on: places the device, or says why not. */
+enum dra_fit dra_place(struct dra_call *c, uint32_t claim, uint32_t req, const struct dra_sub *s,
+                       uint32_t cand);
+void dra_unplace(struct dra_call *c); /* the last one */
+/* The class of a candidate: devices of one class may be exchanged for each other. */
+uint32_t dra_cand_class(struct dra_call *c, struct dra_cand *x);
+
+/* score.c */
+/* Orders the candidates of every request; false: nothing to choose between. */
+void dra_order(struct dra_call *c);
+int dra_score(const struct dra_call *c);
+
+/* result.c */
+/* Section 4.10. -BH_E_INVALID: the allocation cannot be expressed. */
+BH_MUST int dra_result(struct dra_call *c, struct bh_dra_result *ret);
+
+#endif
