@@ -179,9 +179,36 @@ static void seal(struct bh_arena *a, struct outer *o)
     o->m.data = o;
 }
 
-static bool attr_value(struct bh_arena *a, const struct bh_cel_attr *at, struct bh_cel_value *ret,
+static bool attr_value(struct bh_arena *a, const struct bh_cel_attr *at, bool lists,
+                       struct bh_cel_value *ret, struct bh_err *err);
+
+/* A list attribute: each element as a scalar of its kind. */
+static bool list_value(struct bh_arena *a, const struct bh_cel_attr *at, struct bh_cel_value *ret,
                        struct bh_err *err)
 {
+    struct bh_cel_value *v = bh_new_n(a, struct bh_cel_value, at->n);
+
+    for (size_t i = 0; i < at->n; i++) {
+        struct bh_cel_attr one = {.kind = at->kind};
+
+        if (at->kind == BH_CEL_ATTR_INT)
+            one.i = at->ints[i];
+        else if (at->kind == BH_CEL_ATTR_BOOL)
+            one.b = at->bools[i];
+        else
+            one.s = at->strs[i];
+        if (!attr_value(a, &one, false, &v[i], err))
+            return false;
+    }
+    *ret = bh_cel_list_new(a, v, at->n);
+    return true;
+}
+
+static bool attr_value(struct bh_arena *a, const struct bh_cel_attr *at, bool lists,
+                       struct bh_cel_value *ret, struct bh_err *err)
+{
+    if (at->is_list && lists && at->n)
+        return list_value(a, at, ret, err);
     if (at->is_list) {
         (void)bh_err_set(err, BH_E_INVALID, "unsupported attribute value");
         return false;
@@ -214,7 +241,7 @@ struct bh_cel_device *bh_cel_device_new(struct bh_arena *a, const struct bh_cel_
     d->driver = in->driver;
     d->allow_multiple = in->allow_multiple;
     for (size_t i = 0; i < in->attrs_n; i++) {
-        if (attr_value(a, &in->attrs[i], &v, &err))
+        if (attr_value(a, &in->attrs[i], in->lists, &v, &err))
             put(a, &d->attrs, in->driver, in->attrs[i].name, v);
         else if (!d->broken.n)
             d->broken = bh_str_fmt(a, "attribute %.*s: %s", BH_SF(in->attrs[i].name), err.msg);

@@ -56,6 +56,7 @@ struct bh_cel_device_in {
     const struct bh_cel_capacity *caps;
     size_t caps_n;
     bool allow_multiple;
+    bool lists; /* list attributes are on (DRAListTypeAttributes) */
 };
 
 /* Prepares a view in the arena; the strings of in must outlive it. A version or quantity that does
