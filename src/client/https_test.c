@@ -85,10 +85,26 @@ static void open_site(struct site *s)
     BH_CHECK(s->client != NULL);
 }
 
+static void stop(void *arg)
+{
+    bh_loop_stop(((struct site *)arg)->loop);
+}
+
+static void run_ms(struct site *s, int64_t ms)
+{
+    struct bh_timer t;
+
+    bh_timer_init(&t, s->loop, stop, s);
+    bh_timer_start(&t, ms);
+    bh_loop_run(s->loop);
+    bh_timer_stop(&t);
+}
+
 static void close_site(struct site *s)
 {
     (void)bh_client_free(s->client);
     (void)bh_apiserver_free(s->srv);
+    run_ms(s, 50); /* a commit under way ends on the loop */
     (void)bh_store_free(s->store);
     (void)bh_loop_free(s->loop);
     BH_EQ(bh_fs_remove_tree(s->dir, &s->err), 0);
@@ -115,21 +131,6 @@ static void run(struct site *s)
     if (s->timed_out)
         bh_test_fail(__FILE__, __LINE__, "nothing happened in time");
     s->timed_out = false;
-}
-
-static void stop(void *arg)
-{
-    bh_loop_stop(((struct site *)arg)->loop);
-}
-
-static void run_ms(struct site *s, int64_t ms)
-{
-    struct bh_timer t;
-
-    bh_timer_init(&t, s->loop, stop, s);
-    bh_timer_start(&t, ms);
-    bh_loop_run(s->loop);
-    bh_timer_stop(&t);
 }
 
 struct answer {

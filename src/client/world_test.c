@@ -35,6 +35,7 @@ void world_close(struct world *w)
     (void)bh_arena_free(w->arena);
     (void)bh_client_free(w->client);
     (void)bh_apiserver_free(w->srv);
+    world_run(w, 100); /* a commit under way ends on the loop */
     (void)bh_store_free(w->store);
     (void)bh_loop_free(w->loop);
 }
