@@ -49,6 +49,11 @@ enum bh_cel_kind {
     BH_CEL_QUANTITY,
     BH_CEL_SEMVER,
     BH_CEL_FORMAT,
+    BH_CEL_AUTHORIZER,
+    BH_CEL_PATH_CHECK,
+    BH_CEL_GROUP_CHECK,
+    BH_CEL_RESOURCE_CHECK,
+    BH_CEL_DECISION,
     BH_CEL_OBJECT, /* what a constructor built (mutation types); a map with a type name */
     BH_CEL_ERROR
 };
@@ -222,10 +227,9 @@ const struct bh_cel_type *bh_cel_type_parse(struct bh_arena *a, struct bh_str te
 struct bh_str bh_cel_type_text(struct bh_arena *a, const struct bh_cel_type *t);
 
 enum bh_cel_env_flags {
-    BH_CEL_ENV_BIND = 1 << 0,       /* cel.bind: device selectors only */
-    BH_CEL_ENV_MUTATION = 1 << 1,   /* Object, Object.*, JSONPatch, jsonpatch.escapeKey */
-    BH_CEL_ENV_INCLUDES = 1 << 2,   /* x.includes(y) of list attributes */
-    BH_CEL_ENV_AUTHORIZER = 1 << 3, /* the authorizer types */
+    BH_CEL_ENV_BIND = 1 << 0,     /* cel.bind: device selectors only */
+    BH_CEL_ENV_MUTATION = 1 << 1, /* Object, Object.*, JSONPatch, jsonpatch.escapeKey */
+    BH_CEL_ENV_INCLUDES = 1 << 2, /* x.includes(y) of list attributes */
 };
 
 /* An environment and everything declared in it live until bh_cel_env_free(); declare first, then

@@ -8,8 +8,9 @@
 
 #include <math.h>
 
-#define F                  0.1  /* of a code point, for what walks a string */
-#define F_REGEX            0.25 /* of a code point of a pattern */
+#define F                  0.1     /* of a code point, for what walks a string */
+#define F_REGEX            0.25    /* of a code point of a pattern */
+#define CHECK_COST         350000u /* a question to the authorizer */
 #define INCLUDES_MAX       48u
 #define TRAVERSE_DEPTH_MAX 512
 
@@ -89,7 +90,7 @@ static uint64_t sort_cost(struct bh_cel_value keys)
 
 static bool k8s_kind(uint32_t kind)
 {
-    return kind >= BH_CEL_IP && kind <= BH_CEL_FORMAT;
+    return kind >= BH_CEL_IP && kind <= BH_CEL_DECISION;
 }
 
 static uint64_t cidr_cost(enum cel_cost cc, const struct bh_cel_value *args)
@@ -154,7 +155,10 @@ uint64_t cel_call_cost(enum cel_cost cc, const struct bh_cel_value *args, unsign
         a = ((const struct cel_named_format *)args[0].p)->regex_size;
         return mul((uint64_t)ceil((1.0 + (double)cel_size(args[1])) * F), scale(a, F_REGEX));
     case CC_CHECK:
-        return 350000;
+        return CHECK_COST;
+    case CC_SELECTOR:
+        a = cel_size(args[n - 1]);
+        return add(add(10, scale(a, F)), mul(50, scale(a, 0.5)));
     case CC_SETS_1:
         return 1 + mul(cel_size(args[0]), cel_size(args[1]));
     case CC_SETS_2:
@@ -379,7 +383,9 @@ static struct cel_cost_range estimate_overload(struct cel_ast *e, const struct c
     case CC_VALIDATE:
         return times(scaled(s1, F), fixed(scale(128, F_REGEX)));
     case CC_CHECK:
-        return fixed(350000);
+        return fixed(CHECK_COST);
+    case CC_SELECTOR:
+        return plus(plus(fixed(10), scaled(s1, F)), times(fixed(50), scaled(s1, 0.5)));
     case CC_SETS_1:
         return plus(fixed(1), times(s0, s1));
     case CC_SETS_2:

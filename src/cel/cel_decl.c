@@ -339,7 +339,23 @@ static const struct cel_overload overloads[] = {
     {"cel.@mapInsert", "mABAB:mAB", cel_f_map_insert, 0, CC_ONE, 0, 0},
     {"cel.@mapInsert", "mABmAB:mAB", cel_f_map_merge, 0, CC_ONE, 0, 0},
     {"jsonpatch.escapeKey", "s:s", cel_f_escape_key, 0, CC_SIZE0_OWN, OV_BYNAME, BH_CEL_ENV_MUTATION},
-    {"includes", "zz:b", cel_f_includes, 1, CC_INCLUDES, OV_BYNAME, BH_CEL_ENV_INCLUDES}, /* clang-format on */
+    {"includes", "zz:b", cel_f_includes, 1, CC_INCLUDES, OV_BYNAME, BH_CEL_ENV_INCLUDES},
+    {"path", "1s:2", cel_f_az_path, 1, CC_ONE, 0, 0},
+    {"group", "1s:3", cel_f_az_group, 1, CC_ONE, 0, 0},
+    {"serviceAccount", "1ss:1", cel_f_az_service_account, 1, CC_ONE, 0, 0},
+    {"resource", "3s:4", cel_f_az_resource, 1, CC_ONE, 0, 0},
+    {"subresource", "4s:4", cel_f_az_subresource, 1, CC_ONE, 0, 0},
+    {"namespace", "4s:4", cel_f_az_namespace, 1, CC_ONE, 0, 0},
+    {"name", "4s:4", cel_f_az_name, 1, CC_ONE, 0, 0},
+    {"fieldSelector", "4s:4", cel_f_az_field_selector, 1, CC_SELECTOR, OV_BYNAME, 0},
+    {"labelSelector", "4s:4", cel_f_az_label_selector, 1, CC_SELECTOR, OV_BYNAME, 0},
+    {"check", "2s:5", cel_f_az_check, 1, CC_CHECK, OV_BYNAME, 0},
+    {"check", "4s:5", cel_f_az_check, 1, CC_CHECK, OV_BYNAME, 0},
+    {"allowed", "5:b", cel_f_az_allowed, 1, CC_ONE, 0, 0},
+    {"errored", "5:b", cel_f_az_errored, 1, CC_ONE, 0, 0},
+    {"error", "5:s", cel_f_az_error, 1, CC_ONE, 0, 0},
+    {"reason", "5:s", cel_f_az_reason, 1, CC_ONE, 0, 0},
+    /* clang-format on */
 };
 
 static const struct {
@@ -423,6 +439,16 @@ static const struct bh_cel_type *sig_type(const char **p, uint8_t *nparams)
         return &cel_t_semver;
     case 'F':
         return &cel_t_format;
+    case '1':
+        return &cel_t_authorizer;
+    case '2':
+        return &cel_t_path_check;
+    case '3':
+        return &cel_t_group_check;
+    case '4':
+        return &cel_t_resource_check;
+    case '5':
+        return &cel_t_decision;
     case 'A':
     case 'B':
         if (*nparams < c - 'A' + 1)
@@ -447,6 +473,19 @@ static const struct bh_cel_type *sig_type(const char **p, uint8_t *nparams)
 
 static uint8_t run_kind(const struct bh_cel_type *t)
 {
+    static const struct {
+        const struct bh_cel_type *t;
+        uint8_t kind;
+    } objects[] = {{&cel_t_url, BH_CEL_URL},
+                   {&cel_t_quantity, BH_CEL_QUANTITY},
+                   {&cel_t_semver, BH_CEL_SEMVER},
+                   {&cel_t_format, BH_CEL_FORMAT},
+                   {&cel_t_authorizer, BH_CEL_AUTHORIZER},
+                   {&cel_t_path_check, BH_CEL_PATH_CHECK},
+                   {&cel_t_group_check, BH_CEL_GROUP_CHECK},
+                   {&cel_t_resource_check, BH_CEL_RESOURCE_CHECK},
+                   {&cel_t_decision, BH_CEL_DECISION}};
+
     switch (t->kind) {
     case TK_NULL:
         return BH_CEL_NULL;
@@ -475,10 +514,10 @@ static uint8_t run_kind(const struct bh_cel_type *t)
     case TK_OPAQUE:
         return t->np ? BH_CEL_OPTIONAL : t == &cel_t_ip ? BH_CEL_IP : BH_CEL_CIDR;
     case TK_OBJECT:
-        return t == &cel_t_url        ? BH_CEL_URL
-               : t == &cel_t_quantity ? BH_CEL_QUANTITY
-               : t == &cel_t_semver   ? BH_CEL_SEMVER
-                                      : BH_CEL_FORMAT;
+        for (size_t i = 0; i < BH_COUNT(objects); i++)
+            if (objects[i].t == t)
+                return objects[i].kind;
+        return 0xff;
     default:
         return 0xff;
     }

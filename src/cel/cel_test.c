@@ -1,5 +1,6 @@
 /* The library's contract: compiling, issues, budgets, views, sharing. What expressions mean is in
  * the conformance test. */
+#include "cel/authz_env.h"
 #include "cel/cel.h"
 
 #include <pthread.h>
@@ -405,4 +406,67 @@ BH_TEST(cel_programs_are_shared_between_threads)
         BH_EQ(w[i].good, 500);
     }
     p = bh_cel_program_free(p);
+}
+
+/* Allows reading deployments, and says what it was asked. */
+static void authorize(void *arg, const struct bh_cel_authz_query *q, struct bh_arena *a,
+                      struct bh_cel_authz_answer *ret)
+{
+    (*(unsigned *)arg)++;
+    ret->allowed =
+        bh_str_eqc(q->resource, "deployments") && bh_str_eqc(q->verb, "get") && !q->account_name.n;
+    ret->reason =
+        bh_str_fmt(a, "%.*s %.*s/%.*s/%.*s/%.*s %.*s", BH_SF(q->verb), BH_SF(q->group),
+                   BH_SF(q->resource), BH_SF(q->ns), BH_SF(q->name), BH_SF(q->account_name));
+    if (bh_str_eqc(q->path, "/broken"))
+        ret->error = BH_S("out of order");
+}
+
+BH_TEST(cel_authorizer)
+{
+    static const struct {
+        const char *src;
+        int r;
+        uint64_t cost;
+    } cases[] = {
+        {"authorizer.group('apps').resource('deployments').check('get').allowed()", 0, 350004},
+        {"!authorizer.group('apps').resource('pods').check('get').allowed()", 0, 0},
+        {"authorizer.requestResource.name('x').check('get').reason() == 'get apps/deployments/ns/x "
+         "'",
+         0, 0},
+        {"authorizer.path('/broken').check('get').errored() && "
+         "authorizer.path('/broken').check('get').error() == 'out of order'",
+         0, 0},
+        {"authorizer.serviceAccount('ns', "
+         "'sa').group('').resource('pods').namespace('n').check('list').reason() == "
+         "'list /pods/n/ sa'",
+         0, 0},
+        {"authorizer.path(' ').check('get').allowed()", -BH_E_INVALID, 0},
+        {"authorizer.serviceAccount('NS', 'sa').path('/x').check('get').allowed()", -BH_E_INVALID,
+         0},
+        {"[1, 2, 3].all(x, authorizer.path('/x').check('get').reason() != '')", -BH_E_LIMIT, 0},
+    };
+    struct bh_cel_authz_query req = {
+        .group = BH_S_INIT("apps"), .resource = BH_S_INIT("deployments"), .ns = BH_S_INIT("ns")};
+    unsigned asked = 0;
+
+    for (size_t i = 0; i < BH_COUNT(cases); i++) {
+        struct bh_arena *a = bh_arena_new(0);
+        struct bh_cel_env *e = bh_cel_env_new(0);
+        struct bh_cel_value vars[2];
+        struct run r;
+
+        (void)bh_cel_env_var(e, BH_S("authorizer"), bh_cel_type_authorizer());
+        (void)bh_cel_env_var(e, BH_S("authorizer.requestResource"), bh_cel_type_resource_check());
+        vars[0] = bh_cel_authorizer(a, authorize, &asked);
+        vars[1] = bh_cel_resource_check(a, authorize, &asked, &req);
+        go(&r, e, cases[i].src, vars, 2, BH_CEL_COST_PER_CALL);
+        if (r.r != cases[i].r || (r.r == 0 && !r.res.value.b) ||
+            (cases[i].cost && r.res.cost != cases[i].cost))
+            bh_test_fail(__FILE__, __LINE__, "%s: %d %s cost %llu", cases[i].src, r.r, r.err.msg,
+                         (unsigned long long)r.res.cost);
+        done(&r);
+        a = bh_arena_free(a);
+    }
+    BH_CHECK(asked > 5);
 }

@@ -250,6 +250,11 @@ const struct bh_cel_type *cel_runtime_type(struct bh_cel_value v)
         [BH_CEL_QUANTITY] = &cel_t_quantity,
         [BH_CEL_SEMVER] = &cel_t_semver,
         [BH_CEL_FORMAT] = &cel_t_format,
+        [BH_CEL_AUTHORIZER] = &cel_t_authorizer,
+        [BH_CEL_PATH_CHECK] = &cel_t_path_check,
+        [BH_CEL_GROUP_CHECK] = &cel_t_group_check,
+        [BH_CEL_RESOURCE_CHECK] = &cel_t_resource_check,
+        [BH_CEL_DECISION] = &cel_t_decision,
         [BH_CEL_OBJECT] = &cel_t_map_dyn,
         [BH_CEL_ERROR] = &cel_t_error,
     };

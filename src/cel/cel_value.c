@@ -416,7 +416,7 @@ static struct bh_cel_value equal(struct bh_cel_run *run, struct bh_cel_value a,
         return bh_cel_bool(cmp_num(a, b) == 0);
     }
     if (a.kind != b.kind) {
-        if (a.kind >= BH_CEL_IP && a.kind <= BH_CEL_FORMAT && b.kind != BH_CEL_NULL && run->a)
+        if (a.kind >= BH_CEL_IP && a.kind <= BH_CEL_DECISION && b.kind != BH_CEL_NULL && run->a)
             return cel_err_overload(run);
         return bh_cel_bool(false);
     }
