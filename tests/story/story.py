@@ -98,7 +98,7 @@ class Story:
                                          "resources": {"claims": [{"name": "gpu"}]}}]}}
 
     def create(self, *objs):
-        self.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objs)}))
+        self.kubectl("create", "-f", "-", stdin="\n---\n".join(json.dumps(o) for o in objs))
 
     # -- what is seen
 
@@ -128,10 +128,7 @@ class Story:
 
     def pid_of(self, container_id):
         cid = container_id.split("://", 1)[1]
-        for root, _, files in os.walk(os.path.join(self.a.data, "runtime")):
-            if "pidfile" in files and cid in root:
-                return int(open(os.path.join(root, "pidfile")).read())
-        raise AssertionError("no process of container %s" % cid)
+        return int(open(os.path.join(self.a.data, "runtime", "containers", cid, "pid")).read())
 
     def log(self, pod):
         return self.kubectl("logs", pod)
