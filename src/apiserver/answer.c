@@ -95,12 +95,32 @@ struct bh_str bh_form_of_json(struct bh_rq *rq, struct bh_str json)
     return bh_str_dup(rq->a, bh_buf_str(&b));
 }
 
+/* Documents that are made as JSON, for a client that asked for protobuf: through the struct of
+ * their kind. */
+static bool answer_as_pb(struct bh_rq *rq, int http, struct bh_str json)
+{
+    struct bh_str api_version, kind;
+    const struct bh_kind *k;
+    BH_AUTO_BUF b = {0};
+    void *msg = NULL;
+
+    if (bh_json_peek_kind(json, rq->a, &api_version, &kind, NULL) < 0)
+        return false;
+    k = bh_kind_by_api_version(api_version.n > 0 ? api_version : BH_S("v1"), kind);
+    if (!k || bh_kind_decode_json(k, json, rq->a, &msg, NULL, NULL) < 0)
+        return false;
+    bh_kind_encode_pb(k, msg, &b);
+    bh_rq_answer_raw(rq, http, bh_s(bh_form_type(BH_FORM_PB)), bh_str_dup(rq->a, bh_buf_str(&b)));
+    return true;
+}
+
 void bh_rq_answer_json(struct bh_rq *rq, int http, struct bh_str json)
 {
-    enum bh_form form = rq->form;
-
-    if (form == BH_FORM_PB)
+    if (rq->form == BH_FORM_PB) {
+        if (answer_as_pb(rq, http, json))
+            return;
         rq->form = BH_FORM_JSON;
+    }
     bh_rq_answer_raw(rq, http, bh_s(bh_form_type(rq->form)), bh_form_of_json(rq, json));
 }
 

@@ -64,37 +64,39 @@ static bool kind_known(struct bh_str api_version, struct bh_str kind)
            bh_kind_by_api_version(api_version, bh_str_sub(kind, 0, kind.n - 4));
 }
 
+struct bh_str bh_body_kind_error(struct bh_rq *rq, const struct bh_kind *k,
+                                 struct bh_str api_version, struct bh_str kind)
+{
+    if (kind.n == 0)
+        kind = k->kind;
+    if (api_version.n == 0)
+        api_version = k->api_version;
+    if (bh_str_eq(kind, k->kind) && bh_str_eq(api_version, k->api_version))
+        return BH_S("");
+    if (!kind_known(api_version, kind))
+        return bh_str_fmt(
+            rq->a, "no kind \"%.*s\" is registered for version \"%.*s\" in scheme \"" SCHEME "\"",
+            BH_SF(kind), BH_SF(api_version));
+    return bh_str_fmt(rq->a, "converting (%.*s.%.*s) to (%.*s.%.*s): unknown conversion",
+                      BH_SF(version_of(api_version)), BH_SF(kind), BH_SF(internal_package(k)),
+                      BH_SF(k->kind));
+}
+
 static int check_kind(struct bh_rq *rq, const struct bh_kind *k, struct bh_str api_version,
                       struct bh_str kind)
 {
-    struct bh_str v = version_of(api_version);
+    struct bh_str why = bh_body_kind_error(rq, k, api_version, kind);
 
-    if (kind.n == 0)
-        kind = k->kind;
-    if (api_version.n == 0) {
-        api_version = k->api_version;
-        v = k->version;
-    }
-    if (bh_str_eq(kind, k->kind) && bh_str_eq(api_version, k->api_version))
+    if (why.n == 0)
         return 0;
-    if (!kind_known(api_version, kind))
-        return cannot_handle(
-            rq, k, kind, v,
-            bh_str_fmt(rq->a,
-                       "no kind \"%.*s\" is registered for version \"%.*s\" in scheme \"" SCHEME
-                       "\"",
-                       BH_SF(kind), BH_SF(api_version))
-                .p);
-    if (bh_str_eq(kind, k->kind))
+    if (api_version.n == 0)
+        api_version = k->api_version;
+    if ((kind.n == 0 || bh_str_eq(kind, k->kind)) && kind_known(api_version, k->kind))
         return bh_fail_msg(
             rq, BH_E_BAD_REQUEST,
             "the API version in the data (%.*s) does not match the expected API version (%.*s)",
             BH_SF(api_version), BH_SF(k->api_version));
-    return cannot_handle(
-        rq, k, kind, v,
-        bh_str_fmt(rq->a, "converting (%.*s.%.*s) to (%.*s.%.*s): unknown conversion", BH_SF(v),
-                   BH_SF(kind), BH_SF(internal_package(k)), BH_SF(k->kind))
-            .p);
+    return cannot_handle(rq, k, kind.n > 0 ? kind : k->kind, version_of(api_version), why.p);
 }
 
 int bh_body_strict(struct bh_rq *rq, const struct bh_kind *k, const struct bh_strict *strict)

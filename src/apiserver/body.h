@@ -16,6 +16,9 @@ BH_MUST int bh_body_decode_json(struct bh_rq *rq, const struct bh_kind *k, struc
  * Pod`. */
 BH_MUST int bh_body_strict(struct bh_rq *rq, const struct bh_kind *k,
                            const struct bh_strict *strict);
+/* What a document says of its kind is not k: the words for it, empty when it fits. */
+struct bh_str bh_body_kind_error(struct bh_rq *rq, const struct bh_kind *k,
+                                 struct bh_str api_version, struct bh_str kind);
 /* The body as JSON text, YAML translated. */
 BH_MUST int bh_body_yaml_to_json(struct bh_rq *rq, struct bh_str yaml, struct bh_strict *dups,
                                  struct bh_str *ret, struct bh_err *err);

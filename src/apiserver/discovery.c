@@ -416,6 +416,13 @@ static int core_versions(struct bh_rq *rq)
 
 static int version_info(struct bh_rq *rq)
 {
+    if (rq->form != BH_FORM_JSON) {
+        int r = bh_fail_msg(rq, BH_E_NOT_ACCEPTABLE,
+                            "406: Not Acceptable\n\nAvailable representations: application/json");
+
+        rq->fail.details = true;
+        return r;
+    }
     bh_rq_answer_json(
         rq, 200,
         BH_S("{\"major\":\"1\",\"minor\":\"36\",\"emulationMajor\":\"1\",\"emulationMinor\":\"36\","

@@ -31,6 +31,20 @@ int bh_fail_msg(struct bh_rq *rq, enum bh_code code, const char *fmt, ...)
     return set(rq, code, m);
 }
 
+int bh_fail_plain(struct bh_rq *rq, const char *fmt, ...)
+{
+    struct bh_str m;
+    va_list ap;
+    int r;
+
+    va_start(ap, fmt);
+    m = bh_str_vfmt(rq->a, fmt, ap);
+    va_end(ap);
+    r = set(rq, BH_E_INTERNAL, m);
+    rq->fail.reason = BH_S("");
+    return r;
+}
+
 int bh_fail_err(struct bh_rq *rq, const struct bh_err *err)
 {
     return set(rq, err->code ? err->code : BH_E_INTERNAL, bh_str_dup(rq->a, bh_s(err->msg)));

@@ -122,12 +122,17 @@ static int parse_version(struct bh_rq *rq, struct bh_listopts *o)
 {
     int64_t v = 0;
 
-    if (o->rv.n > 0 && !bh_str_i64(o->rv, 0, INT64_MAX, &v))
-        return bh_fail_msg(rq, o->watch ? BH_E_INTERNAL : BH_E_BAD_REQUEST,
+    if (o->rv.n > 0 && !bh_str_i64(o->rv, 0, INT64_MAX, &v)) {
+        if (o->watch)
+            return bh_fail_plain(rq,
+                                 "resourceVersion: Invalid value: \"%.*s\": strconv.ParseUint: "
+                                 "parsing \"%.*s\": invalid syntax",
+                                 BH_SF(o->rv), BH_SF(o->rv));
+        return bh_fail_msg(rq, BH_E_BAD_REQUEST,
                            "invalid resource version: resourceVersion: Invalid value: \"%.*s\": "
-                           "strconv.ParseUint: "
-                           "parsing \"%.*s\": invalid syntax",
+                           "strconv.ParseUint: parsing \"%.*s\": invalid syntax",
                            BH_SF(o->rv), BH_SF(o->rv));
+    }
     o->rv_n = (uint64_t)v;
     return 0;
 }

@@ -108,7 +108,7 @@ static bool shape_of(struct bh_rq *rq, const struct clause *c)
     rq->as = BH_AS_OBJECT;
     rq->as_version = BH_S("v1");
     if (c->as.n == 0)
-        return true;
+        return c->g.n == 0 && c->v.n == 0;
     if (!bh_str_eqc(c->g, "meta.k8s.io") ||
         !(bh_str_eqc(c->v, "v1") || bh_str_eqc(c->v, "v1beta1")))
         return false;

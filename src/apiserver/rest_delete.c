@@ -249,27 +249,36 @@ static bool grace_of(const struct bh_kind *k, const void *obj,
     return true;
 }
 
+/* Upstream names the kind here, not the resource. */
+static int precondition_conflict(struct bh_rq *rq, const struct bh_obj *old, const char *what,
+                                 struct bh_str want, struct bh_str have, const char *happened)
+{
+    const struct bh_kind *k = rq->kind;
+    int r =
+        bh_fail_msg(rq, BH_E_CONFLICT,
+                    "Operation cannot be fulfilled on %.*s \"%.*s\": the %s in the precondition "
+                    "(%.*s) does not match the %s in record (%.*s). The object might have been %s",
+                    BH_SF(bh_qualified(rq, k->group, k->kind)), BH_SF(old->name), what, BH_SF(want),
+                    what, BH_SF(have), happened);
+
+    rq->fail.name = old->name;
+    rq->fail.group = k->group;
+    rq->fail.kind = k->kind;
+    return r;
+}
+
 static int check_preconditions(struct bh_rq *rq, const struct bh_obj *old,
                                const struct bh_meta_v1_delete_options *o)
 {
     const struct bh_meta_v1_preconditions *p = o->preconditions;
+    struct bh_str have = bh_str_fmt(rq->a, "%llu", (unsigned long long)old->rv);
 
     if (p && p->has_uid && !bh_str_eq(p->uid, old->uid))
-        return bh_fail_conflict(rq, rq->kind, old->name,
-                                "the UID in the precondition (%.*s) does not match the UID in "
-                                "record (%.*s). The object "
-                                "might have been deleted and then recreated",
-                                BH_SF(p->uid), BH_SF(old->uid));
-    if (p && p->has_resource_version) {
-        struct bh_str have = bh_str_fmt(rq->a, "%llu", (unsigned long long)old->rv);
-
-        if (!bh_str_eq(p->resource_version, have))
-            return bh_fail_conflict(
-                rq, rq->kind, old->name,
-                "the ResourceVersion in the precondition (%.*s) does not match the ResourceVersion "
-                "in record (%.*s). The object might have been modified",
-                BH_SF(p->resource_version), BH_SF(have));
-    }
+        return precondition_conflict(rq, old, "UID", p->uid, old->uid,
+                                     "deleted and then recreated");
+    if (p && p->has_resource_version && !bh_str_eq(p->resource_version, have))
+        return precondition_conflict(rq, old, "ResourceVersion", p->resource_version, have,
+                                     "modified");
     return 0;
 }
 
@@ -471,10 +480,13 @@ struct collection {
 static void collection_step(struct collection *c)
 {
     struct bh_rq *rq = c->rq;
+    struct bh_list_page page;
 
     if (--c->waiting > 0)
         return;
-    if (c->failed || bh_list_answer(rq, &c->page) < 0)
+    page =
+        c->page; /* answering may put converted items in place of those that are released later */
+    if (c->failed || bh_list_answer(rq, &page) < 0)
         bh_rq_send_fail(rq);
 }
 
@@ -509,7 +521,9 @@ static int delete_one(struct collection *c, struct bh_obj *item,
 
     if (!old)
         return 0;
-    r = bh_admit_delete(rq, old);
+    r = check_preconditions(rq, old, o);
+    if (r == 0)
+        r = bh_admit_delete(rq, old);
     if (r < 0)
         return r;
     prepare(rq, old, o, &d);
@@ -571,11 +585,8 @@ int bh_rest_evict(struct bh_rq *rq, struct bh_obj *old,
     rq->dry_run |= dry;
     if (r == 0)
         r = check_preconditions(rq, old, o);
-    if (r < 0) {
-        /* Upstream names the kind here, not the resource. */
-        rq->fail.kind = rq->kind->kind;
+    if (r < 0)
         return r;
-    }
     prepare(rq, old, o, &d);
     if (rq->dry_run || d.outcome == AGAIN) {
         done(rq, old, NULL);

@@ -7,13 +7,21 @@ static int check_version(struct bh_rq *rq)
     const struct bh_str *rv = bh_rq_query(rq, "resourceVersion");
     int64_t v;
 
-    if (!rv || rv->n == 0 || bh_str_i64(*rv, 0, INT64_MAX, &v))
+    if (!rv || rv->n == 0)
         return 0;
-    return bh_fail_msg(rq, BH_E_INTERNAL,
-                       "invalid resource version: resourceVersion: Invalid value: \"%.*s\": "
-                       "strconv.ParseUint: parsing "
-                       "\"%.*s\": invalid syntax",
-                       BH_SF(*rv), BH_SF(*rv));
+    if (!bh_str_i64(*rv, 0, INT64_MAX, &v))
+        return bh_fail_plain(rq,
+                             "resourceVersion: Invalid value: \"%.*s\": strconv.ParseUint: parsing "
+                             "\"%.*s\": invalid syntax",
+                             BH_SF(*rv), BH_SF(*rv));
+    if ((uint64_t)v > bh_wc_rv(rq->srv->wc)) {
+        int r = bh_fail_msg(rq, BH_E_TIMEOUT, "Too large resource version: %lld, current: %llu",
+                            (long long)v, (unsigned long long)bh_wc_rv(rq->srv->wc));
+
+        rq->fail.retry_after = 1;
+        return r;
+    }
+    return 0;
 }
 
 int bh_rest_get(struct bh_rq *rq)

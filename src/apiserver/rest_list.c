@@ -39,7 +39,7 @@ static void answer_json_parts(struct bh_rq *rq, const struct bh_list_page *p)
     bh_buf_addf(&head, "{\"kind\":\"%.*s\",\"apiVersion\":\"%.*s\",", BH_SF(k->list_kind),
                 BH_SF(k->api_version));
     list_meta(p, &head);
-    bh_buf_addz(&head, ",\"items\":[");
+    bh_buf_addz(&head, p->null_items ? ",\"items\":null}\n" : ",\"items\":[");
     parts[n++] = (struct bh_api_part){bh_str_dup(rq->a, bh_buf_str(&head)), NULL};
     for (size_t i = 0; i < p->n; i++) {
         const struct bh_obj *o = p->items[i];
@@ -53,7 +53,8 @@ static void answer_json_parts(struct bh_rq *rq, const struct bh_list_page *p)
             parts[n++] = (struct bh_api_part){o->json, o};
         }
     }
-    parts[n++] = (struct bh_api_part){BH_S("]}\n"), NULL};
+    if (!p->null_items)
+        parts[n++] = (struct bh_api_part){BH_S("]}\n"), NULL};
     res.parts_n = n;
     bh_rq_answer(rq, &res);
 }
@@ -287,6 +288,7 @@ int bh_list_select(struct bh_rq *rq, const struct bh_listopts *o, const struct b
         bh_arena_grow(rq->a, &p->items, &cap, p->n + 1, sizeof(*p->items));
         p->items[p->n++] = ob;
     }
+    p->null_items = p->n == 0 && all.n > 0 && rq->kind->group.n == 0;
     return 0;
 }
 

@@ -12,6 +12,8 @@ struct bh_list_page {
     struct bh_str cont;
     bool has_remaining;
     int64_t remaining;
+    bool
+        null_items; /* nothing matched: upstream then writes null for the kinds of the core group */
 };
 
 BH_MUST int bh_list_select(struct bh_rq *rq, const struct bh_listopts *o, const struct bh_select *s,

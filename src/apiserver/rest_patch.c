@@ -51,6 +51,8 @@ static int run_patch(struct bh_rq *rq, enum patch_type t, struct bh_str doc, str
         return tell_duplicates(rq, &strict);
     if (t == PATCH_JSON && r == -BH_E_INVALID)
         return bh_fail_generic(rq, BH_E_INVALID);
+    if (r == -BH_E_INTERNAL)
+        return bh_fail_plain(rq, "%s", err.msg);
     return bh_fail_err(rq, &err);
 }
 
@@ -63,10 +65,18 @@ static int bad_result(struct bh_rq *rq, struct bh_str doc, const struct bh_err *
     return bh_fail_invalid(rq, BH_S(""), BH_S(""), BH_S(""), &errs);
 }
 
-static int decode_result(struct bh_rq *rq, struct bh_str doc, void **ret)
+static int decode_result(struct bh_rq *rq, enum patch_type t, struct bh_str doc, void **ret)
 {
     struct bh_strict strict = {0};
+    struct bh_str api_version, kind, why = BH_S("");
     struct bh_err err = {0};
+
+    if (t != PATCH_STRATEGIC && bh_json_peek_kind(doc, rq->a, &api_version, &kind, &err) == 0)
+        why = bh_body_kind_error(rq, rq->kind, api_version, kind);
+    if (why.n > 0) {
+        (void)bh_err_set(&err, BH_E_INVALID, "%.*s", BH_SF(why));
+        return bad_result(rq, doc, &err);
+    }
 
     if (bh_kind_decode_json(rq->kind, doc, rq->a, ret, &strict, &err) < 0)
         return bad_result(rq, doc, &err);
@@ -109,7 +119,7 @@ static int patch_stored(struct bh_rq *rq, enum patch_type t)
     if (r == 0)
         r = run_patch(rq, t, doc, &out);
     if (r == 0)
-        r = decode_result(rq, bh_str_dup(rq->a, bh_buf_str(&out)), &u.obj);
+        r = decode_result(rq, t, bh_str_dup(rq->a, bh_buf_str(&out)), &u.obj);
     if (r < 0)
         return r;
     m = bh_meta_of(rq->kind, u.obj);

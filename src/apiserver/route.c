@@ -130,7 +130,7 @@ static int find_kind(struct bh_rq *rq)
         ri->ns = BH_S("");
     if (ri->sub.n > 0) {
         rq->sub = bh_kind_sub(k, ri->sub);
-        if (!rq->sub)
+        if (!rq->sub || rq->sub->unserved)
             return bh_fail_generic(rq, BH_E_NOT_FOUND);
     }
     return 0;
@@ -201,20 +201,47 @@ static int serve_verb(struct bh_rq *rq)
     }
 }
 
+/* Warns of versions that will go. */
+static void warn_deprecated(struct bh_rq *rq)
+{
+    static const struct {
+        const char *api_version, *kind; /* kind "": every other kind of that version */
+        const char *text;
+    } table[] = {
+        {"resource.k8s.io/v1beta1", "", "is deprecated in v1.35+, unavailable in v1.38+"},
+        {"resource.k8s.io/v1beta2", "DeviceTaintRule",
+         "is deprecated in v1.39+, unavailable in v1.42+"},
+        {"resource.k8s.io/v1beta2", "", "is deprecated in v1.36+, unavailable in v1.39+"},
+        {"resource.k8s.io/v1alpha3", "DeviceTaintRule",
+         "is deprecated in v1.36+, unavailable in v1.39+"},
+        {"resource.k8s.io/v1alpha3", "", "is deprecated in v1.39+, unavailable in v1.42+"},
+        {"v1", "Endpoints", "is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"},
+    };
+
+    for (size_t i = 0; i < BH_COUNT(table); i++)
+        if (bh_str_eqc(rq->kind->api_version, table[i].api_version) &&
+            (table[i].kind[0] == '\0' || bh_str_eqc(rq->kind->kind, table[i].kind))) {
+            bh_rq_warn(rq, bh_str_fmt(rq->a, "%.*s %.*s %s", BH_SF(rq->kind->api_version),
+                                      BH_SF(rq->kind->kind), table[i].text));
+            return;
+        }
+}
+
 static int serve_resource(struct bh_rq *rq)
 {
-    struct bh_str old;
+    int media = bh_media_negotiate(rq, bh_str_eqc(rq->ri.verb, "watch"));
+    struct bh_fail refused = rq->fail;
     int r = find_kind(rq);
 
     if (r == 0)
         r = check_method(rq);
-    old = r == 0 && rq->kind ? bh_rules_deprecation(rq->a, rq->kind) : BH_S("");
-    if (old.n)
-        bh_rq_warn(rq, old);
-    if (r == 0)
-        r = bh_media_negotiate(rq, bh_str_eqc(rq->ri.verb, "watch"));
     if (r < 0)
         return r;
+    if (media < 0) {
+        rq->fail = refused;
+        return media;
+    }
+    warn_deprecated(rq);
     if (!rq->res)
         return bh_rest_virtual(rq);
     if (rq->sub) {

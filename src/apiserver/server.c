@@ -90,7 +90,7 @@ static void add_resources(struct bh_apiserver *srv)
         const struct bh_kind *hub = bh_kind_hub(kinds[i]);
         struct bh_resource *res;
 
-        if (!is_stored(kinds[i]) || kinds[i]->unserved ||
+        if (!is_stored(kinds[i]) || hub->unserved ||
             bh_resource_find(srv, hub->group, hub->resource))
             continue;
         res = bh_new(srv->a, struct bh_resource);
@@ -103,7 +103,9 @@ static void add_resources(struct bh_apiserver *srv)
 
 bool bh_version_served(const struct bh_apiserver *srv, const struct bh_kind *k)
 {
-    return !k->unserved && k->resource.n > 0 && !bh_map_get(&srv->hidden, k->api_version);
+    /* An older version of what is served costs nothing but its conversion, so it is offered too. */
+    return (!k->unserved || !bh_kind_hub(k)->unserved) && k->resource.n > 0 &&
+           !bh_map_get(&srv->hidden, k->api_version);
 }
 
 struct bh_obj *bh_namespace_head(struct bh_apiserver *srv, struct bh_str name)
@@ -349,6 +351,9 @@ static int set_up(struct bh_apiserver *srv, const struct bh_apiserver_opts *o, s
     r = load(srv, err);
     if (r < 0)
         return r;
+    /* Version 1 is that of a store in which nothing was ever written: no list ever gave it out. */
+    if (bh_wc_rv(srv->wc) <= 1)
+        bh_wc_loaded(srv->wc, bh_wc_rv(srv->wc), 2);
     bh_bootstrap(srv);
     srv->upkeep_at_ns = bh_loop_mono_ns(srv->loop);
     bh_timer_init(&srv->upkeep, srv->loop, upkeep, srv);

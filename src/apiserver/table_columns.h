@@ -11,8 +11,12 @@ struct bh_column_entry {
     bh_column_fn fn;
 };
 
-extern const struct bh_column_entry bh_columns_meta[];
+extern const struct bh_column_entry bh_columns_meta[], bh_columns_pod[], bh_columns_core[],
+    bh_columns_resource[];
 extern const struct bh_column_entry *const bh_column_tables[]; /* NULL-terminated */
+
+/* The member `,"conditions":[…]` of a row whose object has come to its end; nothing for others. */
+void bh_row_conditions(const struct bh_kind *k, const void *obj, struct bh_buf *out);
 
 /* A cell with a string, and with printf. */
 void bh_cell_str(struct bh_buf *out, struct bh_str s);

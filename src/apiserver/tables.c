@@ -2,6 +2,7 @@
 #include "apiserver/tables.h"
 
 #include "api/gen/meta_v1.h"
+#include "apiserver/table_columns.h"
 #include "data/json.h"
 
 #include <string.h>
@@ -148,7 +149,9 @@ int bh_table_json(struct bh_rq *rq, const struct bh_kind *k, struct bh_obj *cons
                 bh_buf_addc(b, ',');
             cell(k, &columns[c], obj, t->now, b);
         }
-        bh_buf_addz(b, "],\"object\":");
+        bh_buf_addc(b, ']');
+        bh_row_conditions(k, obj, b);
+        bh_buf_addz(b, ",\"object\":");
         row_object(rq, objs[i], t, b);
         bh_buf_addc(b, '}');
     }

@@ -126,7 +126,7 @@ int bh_write_submit_then(struct bh_rq *rq, enum bh_store_op op, struct bh_resour
 
     bh_obj_encode(res->hub, hub_obj, &json);
     if (json.overflow || json.n > BH_OBJECT_BYTES_MAX)
-        return bh_fail_msg(rq, BH_E_INTERNAL, "etcdserver: request is too large");
+        return bh_fail_plain(rq, "etcdserver: request is too large");
     obj = bh_obj_new_pending(res->hub, bh_buf_str(&json), m);
     if (bh_pipeline_submit(rq->srv->pipe, op, res->wc, bh_rq_key(rq, res, m->namespace, m->name),
                            obj, done, arg, &err) < 0) {
@@ -179,8 +179,7 @@ static int check_create_version(struct bh_rq *rq, struct bh_meta_v1_object_meta 
 
     /* Anything that is no number, and 0, is let through and replaced. */
     if (bh_str_i64(m->resource_version, 1, INT64_MAX, &v))
-        return bh_fail_msg(rq, BH_E_INTERNAL,
-                           "resourceVersion should not be set on objects to be created");
+        return bh_fail_plain(rq, "resourceVersion should not be set on objects to be created");
     return 0;
 }
 
@@ -207,6 +206,7 @@ int bh_write_create(struct bh_rq *rq, void *obj)
     if (r < 0)
         return r;
     m = bh_meta_of(hub, h);
+    bh_dedup_owners(rq, m);
     r = check_create_version(rq, m);
     if (r == 0)
         r = bh_managed_keep(rq, hub, h, NULL, BH_S(""));
@@ -274,15 +274,9 @@ static int check_version(struct bh_rq *rq, const struct bh_update *u, struct bh_
 {
     int64_t v = 0;
 
-    if (version.n > 0 && !bh_str_i64(version, 0, INT64_MAX, &v)) {
-        struct bh_str q = version;
-
-        return bh_fail_msg(rq, BH_E_INTERNAL,
-                           "invalid resource version: resourceVersion: Invalid value: \"%.*s\": "
-                           "strconv.ParseUint: "
-                           "parsing \"%.*s\": invalid syntax",
-                           BH_SF(q), BH_SF(q));
-    }
+    if (version.n > 0 && !bh_str_i64(version, 0, INT64_MAX, &v))
+        return bh_fail_plain(rq, "strconv.ParseUint: parsing \"%.*s\": invalid syntax",
+                             BH_SF(version));
     if (v != 0 && (uint64_t)v != u->old->rv)
         return bh_fail_conflict(
             rq, rq->kind, u->old->name,
@@ -338,20 +332,46 @@ static int answer_unchanged(struct bh_rq *rq, const struct bh_update *u)
     return 0;
 }
 
+/* An update that takes the last finalizer away deletes: the answer shows the update, the event the
+ * last stored state. */
+struct emptied {
+    struct bh_rq *rq;
+    struct bh_obj *shown;
+};
+
+static void emptied(void *arg, struct bh_obj *obj, const struct bh_err *err)
+{
+    struct emptied *e = arg;
+    struct bh_rq *rq = e->rq;
+    struct bh_obj *shown = e->shown;
+
+    (void)obj;
+    answer_committed(rq, 200, shown, err);
+    (void)bh_obj_unref(shown);
+}
+
+static struct emptied *emptied_new(struct bh_rq *rq, const struct bh_kind *hub, const void *h)
+{
+    struct emptied *e = bh_new(rq->a, struct emptied);
+
+    e->rq = rq;
+    e->shown = bh_write_dry(rq, hub, h);
+    return e;
+}
+
 static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h, const void *old)
 {
     const struct bh_kind *hub = rq->res->hub;
     BH_AUTO_BUF json = {.max = BH_OBJECT_BYTES_MAX + 1};
-    int r = bh_managed_keep(rq, hub, h, u->old, u->sub);
+    int r;
 
-    if (r < 0)
-        return r;
     if (bh_deletes_during_update(hub, h, u->old)) {
         if (rq->dry_run) {
             bh_rq_answer_obj(rq, 200, u->old);
             return 0;
         }
-        return bh_write_submit(rq, BH_STORE_DELETE, rq->res, h, 200);
+        return bh_write_submit_then(rq, BH_STORE_DELETE, rq->res, old, emptied,
+                                    emptied_new(rq, hub, h));
     }
     if (rq->dry_run) {
         BH_AUTO_OBJ *dry = NULL;
@@ -390,6 +410,7 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
     if (r < 0)
         return r;
     m = bh_meta_of(hub, h);
+    bh_dedup_owners(rq, m);
     version = m->resource_version;
     uid = m->uid;
     r = check_uid(rq, u, uid);
@@ -410,6 +431,9 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
     keep_system_fields(m, om);
     m->resource_version = om->resource_version;
     bh_rules_prepare_update(&rq->env, hub, u->sub, h, old);
+    r = bh_managed_keep(rq, hub, h, u->old, u->sub);
+    if (r < 0)
+        return r;
     bh_rules_validate_update(&rq->env, hub, u->sub, h, old, &errs);
     bh_rules_warnings(&rq->env, hub, u->sub, h, old, &warnings);
     r = bh_check_errs(rq, hub, u->old->name, &errs);

@@ -51,6 +51,8 @@ bool bh_deletes_during_update(const struct bh_kind *hub, const void *obj, const 
 void bh_write_answered(void *arg, struct bh_obj *obj,
                        const struct bh_err *err); /* a bh_pipeline_done; 200 */
 
+/* owners.c */
+void bh_dedup_owners(struct bh_rq *rq, struct bh_meta_v1_object_meta *m);
 /* rest_delete.c: deletes old as an eviction does; done(rq, …) answers. */
 struct bh_meta_v1_delete_options;
 BH_MUST int bh_rest_evict(struct bh_rq *rq, struct bh_obj *old,
