@@ -809,7 +809,7 @@ static void unchecked_call(struct cel_compiler *c, struct cel_ast *e)
             (f->d[i].n == e->n && f->d[i].ov->member == e->member))
             fit[e->ndecls++] = &f->d[i];
     if (!e->ndecls)
-        cel_issue_add(c, e->pos, "found no matching overload for '%.*s'", BH_SF(e->name));
+        e->func = NULL;
     e->decls = bh_arena_memdup(c->a, fit, e->ndecls * sizeof(fit[0]));
 }
 
