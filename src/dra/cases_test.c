@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "base/fs.h"
 #include "base/test.h"
-#include "dra/world_test.h"
+#include "dra/dra_world_test.h"
 
 #define CASES_BYTES_MAX (16u << 20)
 

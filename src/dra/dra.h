@@ -258,6 +258,15 @@ struct bh_dra_reasons {
  * own. In the arena. */
 void bh_dra_explain(struct bh_dra_ask *q, const struct bh_str *nodes, size_t nodes_n,
                     struct bh_arena *a, struct bh_dra_reasons *ret);
+/* The same for each device on its own, request by request in the order of the ask. In the arena. */
+struct bh_dra_verdict {
+    size_t claim;
+    struct bh_str request;
+    enum bh_dra_why why;
+    struct bh_dra_why_device device;
+};
+size_t bh_dra_explain_devices(struct bh_dra_ask *q, struct bh_str node, struct bh_arena *a,
+                              struct bh_dra_verdict **ret);
 /* `cannot allocate all claims: request "gpu": gpu-3 has taint gpu.bulkhead.dev/xid=79:NoExecute; 7
  * devices in use`: first (upstream's words), then ours: at most three devices, at most
  * BH_MESSAGE_BYTES_MAX bytes. first may be empty. */

@@ -126,32 +126,67 @@ static enum bh_dra_why judge(struct dra_call *c, size_t claim, const struct dra_
 
 /* ---- all of them ---- */
 
-static void explain_node(struct dra_call *c, struct bh_dra_reasons *ret)
+static struct bh_dra_why_device name_device(const struct dra_call *c, const struct dra_cand *x,
+                                            struct bh_str detail)
+{
+    const struct dra_dev *d = x->dev;
+
+    return (struct bh_dra_why_device){.driver = bh_str_dup(c->a, d->slice->spec->driver),
+                                      .pool = bh_str_dup(c->a, d->slice->spec->pool.name),
+                                      .device = bh_str_dup(c->a, d->d->name),
+                                      .node = bh_str_dup(c->a, c->node->name),
+                                      .detail = detail};
+}
+
+/* Every request against every device; told to fn. */
+static void explain_node(struct dra_call *c,
+                         void (*fn)(struct dra_call *c, void *arg, size_t claim, size_t at,
+                                    const struct dra_sub *s, const struct dra_cand *x,
+                                    enum bh_dra_why why, struct bh_str detail),
+                         void *arg)
 {
     size_t at = 0;
 
     for (size_t i = 0; i < c->d->n; i++)
         for (size_t k = 0; k < c->d->claims[i].n; k++)
-            for (size_t j = 0; j < c->d->claims[i].reqs[k].n; j++, at++) {
-                const struct dra_req *q = &c->d->claims[i].reqs[k];
-                struct bh_dra_why_request *w = &ret->requests[at];
-
+            for (size_t j = 0; j < c->d->claims[i].reqs[k].n; j++, at++)
                 for (size_t x = 0; x < c->cands_n; x++) {
-                    const struct dra_dev *d = c->cands[x].dev;
+                    const struct dra_req *q = &c->d->claims[i].reqs[k];
                     struct bh_str detail;
                     enum bh_dra_why y = judge(c, i, q, &q->subs[j], &c->cands[x], &detail);
-                    size_t n = w->count[y]++;
 
-                    if (n >= BH_DRA_WHY_DEVICES_MAX)
-                        continue;
-                    w->first[y][n] = (struct bh_dra_why_device){
-                        .driver = bh_str_dup(c->a, d->slice->spec->driver),
-                        .pool = bh_str_dup(c->a, d->slice->spec->pool.name),
-                        .device = bh_str_dup(c->a, d->d->name),
-                        .node = bh_str_dup(c->a, c->node->name),
-                        .detail = detail};
+                    fn(c, arg, i, at, &q->subs[j], &c->cands[x], y, detail);
                 }
-            }
+}
+
+static void add_reason(struct dra_call *c, void *arg, size_t claim, size_t at,
+                       const struct dra_sub *s, const struct dra_cand *x, enum bh_dra_why why,
+                       struct bh_str detail)
+{
+    struct bh_dra_why_request *w = &((struct bh_dra_reasons *)arg)->requests[at];
+    size_t n = w->count[why]++;
+
+    (void)claim, (void)s;
+    if (n < BH_DRA_WHY_DEVICES_MAX)
+        w->first[why][n] = name_device(c, x, detail);
+}
+
+struct verdicts {
+    struct bh_dra_verdict *p;
+    size_t n;
+};
+
+static void add_verdict(struct dra_call *c, void *arg, size_t claim, size_t at,
+                        const struct dra_sub *s, const struct dra_cand *x, enum bh_dra_why why,
+                        struct bh_str detail)
+{
+    struct verdicts *v = arg;
+
+    (void)at;
+    v->p[v->n++] = (struct bh_dra_verdict){.claim = claim,
+                                           .request = bh_str_dup(c->a, s->result),
+                                           .why = why,
+                                           .device = name_device(c, x, detail)};
 }
 
 /* All devices, also of pools that give none. */
@@ -168,10 +203,23 @@ static void cands_all(struct dra_call *c)
     c->cands_n = n;
 }
 
+static bool call_open(struct dra_call *c, struct bh_dra_ask *q, struct bh_str node,
+                      struct bh_arena *a, struct bh_err *err)
+{
+    static const struct bh_dra_opts none;
+
+    *c = (struct dra_call){.q = q, .m = q->m, .d = q->d, .opts = &none, .a = a, .err = err};
+    c->node = dra_node_get(q->m, node);
+    if (!c->node || !c->node->known)
+        return false;
+    c->view = dra_view_get(q->m, c->node);
+    cands_all(c);
+    return true;
+}
+
 void bh_dra_explain(struct bh_dra_ask *q, const struct bh_str *nodes, size_t nodes_n,
                     struct bh_arena *a, struct bh_dra_reasons *ret)
 {
-    static const struct bh_dra_opts none;
     struct bh_err err = {0};
     size_t at = 0;
 
@@ -188,17 +236,28 @@ void bh_dra_explain(struct bh_dra_ask *q, const struct bh_str *nodes, size_t nod
             }
     ret->n = at;
     for (size_t i = 0; i < nodes_n; i++) {
-        struct dra_call c = {.q = q, .m = q->m, .d = q->d, .opts = &none, .a = a, .err = &err};
+        struct dra_call c;
 
-        c.node = dra_node_get(q->m, nodes[i]);
-        if (!c.node || !c.node->known)
+        if (!call_open(&c, q, nodes[i], a, &err))
             continue;
         ret->nodes++;
-        c.view = dra_view_get(q->m, c.node);
-        c.incall = bh_new_n(a, struct dra_incall, c.view->n);
-        cands_all(&c);
-        explain_node(&c, ret);
+        explain_node(&c, add_reason, ret);
     }
+}
+
+size_t bh_dra_explain_devices(struct bh_dra_ask *q, struct bh_str node, struct bh_arena *a,
+                              struct bh_dra_verdict **ret)
+{
+    struct verdicts v = {0};
+    struct bh_err err = {0};
+    struct dra_call c;
+
+    if (call_open(&c, q, node, a, &err)) {
+        v.p = bh_new_n(a, struct bh_dra_verdict, c.cands_n * q->d->subs_n);
+        explain_node(&c, add_verdict, &v);
+    }
+    *ret = v.p;
+    return v.n;
 }
 
 /* ---- the text ---- */

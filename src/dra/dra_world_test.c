@@ -1,5 +1,5 @@
 /* The cluster of the tests. */
-#include "dra/world_test.h"
+#include "dra/dra_world_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* A small cluster for tests: objects from YAML or JSON text, allocation by claim name. */
-#ifndef BH_DRA_WORLD_TEST_H
-#define BH_DRA_WORLD_TEST_H
+#ifndef BH_DRA_DRA_WORLD_TEST_H
+#define BH_DRA_DRA_WORLD_TEST_H
 
 #include "api/gen/resource_v1.h"
 #include "base/arena.h"
