@@ -55,6 +55,9 @@ struct bh_grpc_server *bh_grpc_server_new(struct bh_loop *l);
 /* Closes the listeners and connections and unlinks the socket files. Calls under way are cancelled:
  * their handlers still have to finish them, which then only frees them. */
 struct bh_grpc_server *bh_grpc_server_free(struct bh_grpc_server *s);
+/* Stops listening and tells every peer to go elsewhere; calls under way go on, and a connection
+ * ends with its last one. */
+void bh_grpc_server_drain(struct bh_grpc_server *s);
 /* method: "/package.Service/Method". Register before the first listen. */
 void bh_grpc_server_method(struct bh_grpc_server *s, const char *method, bh_grpc_handler fn,
                            void *arg);

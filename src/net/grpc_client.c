@@ -23,10 +23,12 @@
 #define BACKOFF_MAX_MS     3000
 
 struct conn {
+    struct bh_link link;       /* in the client's draining list */
     struct bh_grpc_client *cl; /* NULL: nobody listens any more */
     struct bh_stream *st;
     struct bh_h2 *h2; /* from on_open on */
     bool busy, closing, was_ready;
+    bool draining; /* the server takes no more calls on it; those under way go on */
 };
 
 struct bh_grpc_client {
@@ -34,6 +36,7 @@ struct bh_grpc_client {
     struct bh_grpc_client_opts o;
     char *target, *authority;
     struct conn *conn; /* NULL while waiting before the next try */
+    struct bh_link draining;
     enum bh_grpc_state state;
     struct bh_timer timer; /* the next try, or the end of waiting for SETTINGS */
     int backoff_ms;
@@ -455,6 +458,7 @@ static void on_closed(void *arg, struct bh_h2_stream *hs, uint32_t code)
 /* ---- connection ---- */
 
 static void client_connect(struct bh_grpc_client *c);
+static void connection_lost(struct bh_grpc_client *c, bool was_ready);
 
 static void set_state(struct bh_grpc_client *c, enum bh_grpc_state st, const struct bh_err *why)
 {
@@ -489,12 +493,30 @@ static void on_ready(void *arg)
     client_unref(c);
 }
 
+/* The server goes away in good order: another connection for new calls, this one for those that
+ * have begun. */
+static void on_goaway(void *arg, uint32_t code)
+{
+    struct conn *cn = arg;
+    struct bh_grpc_client *c = cn->cl;
+
+    (void)code;
+    if (!c || c->conn != cn || !cn->was_ready)
+        return;
+    cn->draining = true;
+    bh_list_add_tail(&c->draining, &cn->link);
+    c->conn = NULL;
+    c->why = (struct bh_err){.code = BH_E_UNAVAILABLE, .msg = "the server is going away"};
+    connection_lost(c, true);
+}
+
 static const struct bh_h2_ops h2_ops = {.headers = on_headers,
                                         .data = on_data,
                                         .end = on_end,
                                         .closed = on_closed,
                                         .output = on_output,
-                                        .ready = on_ready};
+                                        .ready = on_ready,
+                                        .goaway = on_goaway};
 
 static void st_open(void *arg)
 {
@@ -591,11 +613,14 @@ static void st_close(void *arg, const struct bh_err *err)
     struct conn *cn = arg;
     struct bh_grpc_client *c = cn->cl;
     bool was_ready = cn->was_ready;
+    bool draining = cn->draining;
 
     cn->closing = true;
     cn->busy = true;
-    if (c) {
+    bh_list_del(&cn->link);
+    if (c)
         c->refs++;
+    if (c && !draining) {
         c->conn = NULL;
         bh_timer_stop(&c->timer);
         c->why = *err;
@@ -607,7 +632,7 @@ static void st_close(void *arg, const struct bh_err *err)
     bh_free(cn);
     if (!c)
         return;
-    if (!c->closed)
+    if (!c->closed && !draining)
         connection_lost(c, was_ready);
     client_unref(c);
 }
@@ -682,10 +707,19 @@ struct bh_grpc_client *bh_grpc_client_new(struct bh_loop *l, const struct bh_grp
     c->refs = 1;
     c->state = BH_GRPC_CONNECTING;
     bh_list_init(&c->calls);
+    bh_list_init(&c->draining);
     bh_timer_init(&c->timer, l, try_again, c);
     bh_timer_start(&c->timer,
                    0); /* the first try comes from the loop, so that no callback runs in here */
     return c;
+}
+
+static void conn_abandon(struct conn *cn)
+{
+    bh_list_del(&cn->link);
+    cn->cl = NULL;
+    cn->closing = true;
+    bh_stream_abort(cn->st, NULL);
 }
 
 struct bh_grpc_client *bh_grpc_client_free(struct bh_grpc_client *c)
@@ -700,12 +734,11 @@ struct bh_grpc_client *bh_grpc_client_free(struct bh_grpc_client *c)
         call_detach(s, false);
         call_free(s);
     }
-    if (c->conn) {
-        c->conn->cl = NULL;
-        c->conn->closing = true;
-        bh_stream_abort(c->conn->st, NULL);
-        c->conn = NULL;
-    }
+    if (c->conn)
+        conn_abandon(c->conn);
+    c->conn = NULL;
+    while (!bh_list_empty(&c->draining))
+        conn_abandon(bh_container(c->draining.next, struct conn, link));
     client_unref(c);
     return NULL;
 }

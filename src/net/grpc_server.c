@@ -407,6 +407,20 @@ struct bh_grpc_server *bh_grpc_server_free(struct bh_grpc_server *s)
     return NULL;
 }
 
+void bh_grpc_server_drain(struct bh_grpc_server *s)
+{
+    for (size_t i = 0; i < s->listeners_n; i++)
+        (void)bh_listener_free(s->listeners[i]);
+    s->listeners_n = 0;
+    bh_list_for(it, &s->conns)
+    {
+        struct conn *c = bh_container(it, struct conn, link);
+
+        if (!c->closing)
+            bh_h2_shutdown(c->h2, BH_H2_NO_ERROR);
+    }
+}
+
 void bh_grpc_server_method(struct bh_grpc_server *s, const char *method, bh_grpc_handler fn,
                            void *arg)
 {

@@ -340,6 +340,34 @@ BH_TEST(grpc_reconnects) /* and calls fail meanwhile, with the reason */
     fix_done(&f);
 }
 
+BH_TEST(grpc_server_drains) /* what has begun is finished, what is new goes to the successor */
+{
+    struct bh_grpc_server *old;
+    struct bh_grpc_call *held;
+    struct fix f;
+
+    fix_init(&f, true);
+    (void)bh_grpc_unary(f.cl, "/t.T/Hold", BH_S("x"), 5000, unary_done, &f);
+    run_ms(&f, 50);
+    held = f.held;
+    BH_CHECK(held != NULL);
+    old = f.srv;
+    bh_grpc_server_drain(old);
+    server_start(&f);
+    run_ms(&f, 100);
+    BH_EQ(f.last_state, BH_GRPC_READY);
+    (void)bh_grpc_unary(f.cl, "/t.T/Echo", BH_S("new"), 1000, unary_done, &f);
+    run(&f, 1);
+    BH_EQ(f.status, BH_GRPC_OK);
+    BH_STREQ(bh_buf_str(&f.body), "new");
+    BH_EQ(f.cancels, 0);
+    bh_grpc_call_reply(held, BH_S("old"));
+    run(&f, 1);
+    BH_STREQ(bh_buf_str(&f.body), "old");
+    (void)bh_grpc_server_free(old);
+    fix_done(&f);
+}
+
 static void free_client(void *arg, const struct bh_grpc_result *res)
 {
     struct fix *f = arg;
