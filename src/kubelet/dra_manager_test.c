@@ -163,8 +163,8 @@ static void fix_init(struct fix *f)
 
     memset(f, 0, sizeof(*f));
     f->active = true;
-    f->timeout_ms = 300;
-    f->grace_ms = 400;
+    f->timeout_ms = 1500; /* long for a busy machine, short for a test */
+    f->grace_ms = 1500;
     f->l = bh_loop_new_real(NULL);
     f->api = bh_fake_api_new(f->l);
     (void)snprintf(f->dir, sizeof(f->dir), "/tmp/bh-dra-XXXXXX");
@@ -484,13 +484,13 @@ BH_TEST(dra_slices_of_a_lost_driver) /* withdrawn after the grace, once; not at 
     fake_driver_stop_service(&f.d);
     run_ms(&f, 150);
     fake_driver_start_service(&f.d);
-    run_ms(&f, 700); /* also longer than the grace at the kubelet's start */
+    run_ms(&f, 2500); /* also longer than the grace at the kubelet's start */
     (void)bh_fake_api_wipes(f.api, &n);
     BH_EQ(n, 0);
     BH_EQ(bh_fake_api_count(f.api, SLICES), 1);
     fake_driver_stop(&f.d);
     UNTIL(&f, bh_fake_api_count(f.api, SLICES) == 0);
-    run_ms(&f, 600);
+    run_ms(&f, 1000);
     q = bh_fake_api_wipes(f.api, &n);
     BH_EQ(n, 1);
     BH_STREQ(q, "spec.nodeName=n1,spec.driver=fake.example.com");
