@@ -113,6 +113,10 @@ bool bh_msg_is_empty(const struct bh_type *t, const void *obj);
 /* The same of one field of an object (obj is the message that holds it). */
 bool bh_field_equal(const struct bh_field *f, const void *a, const void *b);
 
+/* Makes empty lists and maps absent, as upstream's storage (protobuf) forgets them: for objects
+ * that are about to be stored. */
+void bh_msg_forget_empty(const struct bh_type *t, void *obj);
+
 /* ---- feature gates ---- */
 
 /* Clears each field whose gate is off, unless old (NULL: none) has it set: upstream's

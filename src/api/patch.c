@@ -60,6 +60,60 @@ void bh_patch_sort(struct bh_jv *o)
         qsort(o->members, o->n_members, sizeof(o->members[0]), member_cmp);
 }
 
+/* Depth is bounded by the parser's. */
+void bh_go_print_jv(const struct bh_jv *v, struct bh_arena *a, struct bh_buf *out)
+{
+    switch ((enum bh_json_kind)v->kind) {
+    case BH_JSON_NONE:
+    case BH_JSON_NULL:
+        bh_buf_addz(out, "<nil>");
+        return;
+    case BH_JSON_BOOL:
+        bh_buf_addz(out, v->b ? "true" : "false");
+        return;
+    case BH_JSON_NUM:
+        bh_jv_write(out, v, BH_JSON_GO_NUMS);
+        return;
+    case BH_JSON_STR:
+        bh_buf_adds(out, v->s);
+        return;
+    case BH_JSON_ARR:
+        bh_buf_addc(out, '[');
+        for (size_t i = 0; i < v->n_items; i++) {
+            if (i)
+                bh_buf_addc(out, ' ');
+            bh_go_print_jv(&v->items[i], a, out);
+        }
+        bh_buf_addc(out, ']');
+        return;
+    case BH_JSON_OBJ:
+        break;
+    }
+    struct bh_jv sorted = *v;
+
+    sorted.members = bh_arena_memdup(a, v->members, v->n_members * sizeof(v->members[0]));
+    bh_patch_sort(&sorted);
+    bh_buf_addz(out, "map[");
+    for (size_t i = 0; i < sorted.n_members; i++) {
+        if (i)
+            bh_buf_addc(out, ' ');
+        bh_buf_adds(out, sorted.members[i].key);
+        bh_buf_addc(out, ':');
+        bh_go_print_jv(&sorted.members[i].v, a, out);
+    }
+    bh_buf_addc(out, ']');
+}
+
+void bh_go_print(struct bh_str json, struct bh_arena *a, struct bh_buf *out)
+{
+    struct bh_jv v;
+
+    if (bh_jv_parse(a, json, NULL, &v, NULL) < 0)
+        bh_buf_adds(out, json);
+    else
+        bh_go_print_jv(&v, a, out);
+}
+
 /* ---- merge patch ---- */
 
 /* Takes the nulls out of what a patch brings in. */

@@ -31,9 +31,15 @@ BH_MUST int bh_patch_json(struct bh_str doc, struct bh_str patch, struct bh_aren
                           struct bh_buf *out, struct bh_strict *strict, struct bh_err *err);
 /* Strategic merge patch, driven by the merge keys and strategies of t (the type of the object).
  * -BH_E_BAD_REQUEST for a malformed patch or $retainKeys, -BH_E_INTERNAL where upstream answers 500
- * (unknown directive, missing merge key, bad $setElementOrder). */
+ * (unknown directive, missing merge key, bad $setElementOrder), -BH_E_INVALID when the result has a
+ * value of the wrong type ("cannot convert int64 to string"): the answer is then 422 about `patch`
+ * with bh_go_print() of the patch as its bad value. */
 BH_MUST int bh_patch_strategic(const struct bh_type *t, struct bh_str doc, struct bh_str patch,
                                struct bh_arena *a, struct bh_buf *out, struct bh_strict *strict,
                                struct bh_err *err);
+
+/* A JSON text as Go's %v prints the decoded value: map[a:1 b:[x y]]. What is no JSON stands as it
+ * is. */
+void bh_go_print(struct bh_str json, struct bh_arena *a, struct bh_buf *out);
 
 #endif

@@ -229,6 +229,56 @@ BH_TEST(strategic_patch_table)
     run(cases, BH_COUNT(cases), strategic);
 }
 
+/* Errors of strategic patches, as recorded. */
+BH_TEST(strategic_patch_errors)
+{
+    static const struct {
+        const char *doc, *patch, *want;
+        int code;
+    } cases[] = {
+        {"{\"spec\":{\"containers\":[{\"name\":\"a\"}]}}",
+         "{\"spec\":{\"containers\":[{\"image\":\"registry.test/side:2\"}]}}",
+         "map: map[image:registry.test/side:2] does not contain declared merge key: name",
+         BH_E_INTERNAL},
+        {"{\"spec\":{\"containers\":[{\"name\":\"main\"}]}}",
+         "{\"spec\":{\"$setElementOrder/"
+         "containers\":[{\"name\":\"main\"}],\"containers\":[{\"name\":\"side\",\"image\":\"i\"}]}"
+         "}",
+         "The order in patch list:\n[map[image:i name:side]]\n doesn't match $setElementOrder "
+         "list:\n[map[name:main]]\n",
+         BH_E_INTERNAL},
+        {"{\"spec\":{\"containers\":[{\"name\":\"a\",\"args\":[\"x\",\"y\"],\"resources\":{}}]}}",
+         "{\"spec\":{\"containers\":[\"main\"]}}",
+         "list element types are not identical: [[map[args:[x y] name:a resources:map[]]] [main]]",
+         BH_E_INTERNAL},
+        {"{}", "{\"spec\":{\"nodeSelector\":[\"x\"]}}", "cannot restore map from slice",
+         BH_E_INVALID},
+        {"{}", "{\"spec\":{\"containers\":{\"name\":\"x\"}}}", "cannot restore slice from map",
+         BH_E_INVALID},
+        {"{}", "{\"metadata\":{\"labels\":{\"k\":1}}}", "cannot convert int64 to string",
+         BH_E_INVALID},
+    };
+
+    for (size_t i = 0; i < BH_COUNT(cases); i++) {
+        BH_AUTO_ARENA a = bh_arena_new(0);
+        BH_AUTO_BUF out = {0};
+        struct bh_err err = {0};
+
+        BH_EQ(strategic(bh_s(cases[i].doc), bh_s(cases[i].patch), a, &out, NULL, &err),
+              -cases[i].code);
+        BH_STREQ(bh_s(err.msg), cases[i].want);
+    }
+}
+
+BH_TEST(values_as_go_prints_them)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    BH_AUTO_BUF b = {0};
+
+    bh_go_print(BH_S("{\"b\":[1,1.5,null,true],\"a\":{\"x\":\"y z\"},\"c\":{}}"), a, &b);
+    BH_STREQ(bh_buf_str(&b), "map[a:map[x:y z] b:[1 1.5 <nil> true] c:map[]]");
+}
+
 BH_TEST(patch_duplicates_are_noted)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);

@@ -266,6 +266,19 @@ BH_TEST(presence_is_kept)
     BH_CHECK(!absent->security_context && !null->security_context && empty->security_context);
 }
 
+BH_TEST(empty_lists_are_forgotten)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    const struct bh_type *t = &bh_core_v1_pod_spec_type;
+    struct bh_core_v1_pod_spec *p = decode(
+        a, t,
+        "{\"tolerations\":[],\"containers\":[{\"name\":\"c\",\"args\":[]}],\"nodeSelector\":{}}");
+
+    bh_msg_forget_empty(t, p);
+    BH_CHECK(!p->tolerations.p && !p->node_selector.p && p->containers.n == 1);
+    BH_CHECK(!p->containers.p[0].args.p);
+}
+
 BH_TEST(strict_paths)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);

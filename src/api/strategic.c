@@ -6,6 +6,7 @@
  */
 #include "api/patch.h"
 #include "api/patch_int.h"
+#include "base/limits.h"
 
 #include <string.h>
 
@@ -61,10 +62,14 @@ static int bad_directive(const struct bh_jv *v, struct bh_err *err)
     return bh_err_set(err, BH_E_INTERNAL, "unknown patch type: %.*s", BH_SF(s));
 }
 
-static int no_merge_key(struct bh_str key, struct bh_err *err)
+/* Texts that show the values at fault are cut by the error's own size. */
+static int no_merge_key(struct sm *s, const struct bh_jv *v, struct bh_str key, struct bh_err *err)
 {
-    return bh_err_set(err, BH_E_INTERNAL, "map does not contain declared merge key: %.*s",
-                      BH_SF(key));
+    BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
+
+    bh_go_print_jv(v, s->a, &b);
+    return bh_err_set(err, BH_E_INTERNAL, "map: %.*s does not contain declared merge key: %.*s",
+                      BH_SF(bh_buf_str(&b)), BH_SF(key));
 }
 
 static int bad_arg(const char *want, const struct bh_jv *got, struct bh_err *err)
@@ -175,9 +180,23 @@ static void normalize(struct sm *s, struct bh_jv *merged, const struct bh_jv *pa
 
 /* ---- lists ---- */
 
+static int unlike_elements(struct sm *s, const struct bh_jv *x, const struct bh_jv *y,
+                           struct bh_err *err)
+{
+    BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
+
+    bh_buf_addc(&b, '[');
+    bh_go_print_jv(x, s->a, &b);
+    bh_buf_addc(&b, ' ');
+    bh_go_print_jv(y, s->a, &b);
+    bh_buf_addc(&b, ']');
+    return bh_err_set(err, BH_E_INTERNAL, "list element types are not identical: %.*s",
+                      BH_SF(bh_buf_str(&b)));
+}
+
 /* The kind all elements of both lists have; an error when they differ or are lists. */
-static int element_kind(const struct bh_jv *x, const struct bh_jv *y, enum bh_json_kind *ret,
-                        struct bh_err *err)
+static int element_kind(struct sm *s, const struct bh_jv *x, const struct bh_jv *y,
+                        enum bh_json_kind *ret, struct bh_err *err)
 {
     const struct bh_jv *both[2] = {x, y};
 
@@ -189,9 +208,7 @@ static int element_kind(const struct bh_jv *x, const struct bh_jv *y, enum bh_js
             if (k == BH_JSON_ARR)
                 return bh_err_set(err, BH_E_INVALID, "lists of lists are not supported");
             if (*ret != BH_JSON_NONE && k != *ret)
-                return bh_err_set(err, BH_E_INTERNAL,
-                                  "list element types are not identical: %s and %s",
-                                  bh_json_kind_name(*ret), bh_json_kind_name(k));
+                return unlike_elements(s, x, y, err);
             *ret = k;
         }
     return 0;
@@ -220,7 +237,7 @@ static int special_elements(struct sm *s, struct bh_jv *orig, const struct bh_jv
             (void)bh_jv_append(s->a, plain, *v);
         } else if (is_str(dir, "delete")) {
             if (!bh_jv_get(v, key))
-                return no_merge_key(key, err);
+                return no_merge_key(s, v, key, err);
             ptrdiff_t at;
 
             while ((at = index_in(orig, v, key)) >= 0)
@@ -248,7 +265,7 @@ static int merge_items(struct sm *s, struct bh_jv *into, const struct bh_jv *pla
         struct bh_jv *v = &plain->items[i];
 
         if (!bh_jv_get(v, m->merge_key))
-            return no_merge_key(m->merge_key, err);
+            return no_merge_key(s, v, m->merge_key, err);
         ptrdiff_t at = index_in(into, v, m->merge_key);
 
         if (at < 0) {
@@ -288,7 +305,7 @@ static int merge_list(struct sm *s, struct bh_jv *orig, struct bh_jv *patch, con
     }
     if (!orig->n_items && !patch->n_items)
         return 0;
-    rc = element_kind(orig, patch, &kind, err);
+    rc = element_kind(s, orig, patch, &kind, err);
     if (rc < 0)
         return rc;
     if (kind != BH_JSON_OBJ) {
@@ -361,9 +378,21 @@ static int retain_keys(struct bh_jv *orig, struct bh_jv *patch, struct bh_err *e
     return 0;
 }
 
+static int bad_order(struct sm *s, const struct bh_jv *patch, const struct bh_jv *order,
+                     struct bh_err *err)
+{
+    BH_AUTO_BUF p = {.max = BH_BODY_BYTES_MAX}, o = {.max = BH_BODY_BYTES_MAX};
+
+    bh_go_print_jv(patch, s->a, &p);
+    bh_go_print_jv(order, s->a, &o);
+    return bh_err_set(err, BH_E_INTERNAL,
+                      "The order in patch list:\n%.*s\n doesn't match %s list:\n%.*s\n",
+                      BH_SF(bh_buf_str(&p)), ORDER_PREFIX, BH_SF(bh_buf_str(&o)));
+}
+
 /* The patch's items, without deletions, must stand in the order list in the same sequence. */
-static int check_order(const struct bh_jv *patch, const struct bh_jv *order, struct bh_str key,
-                       struct bh_err *err)
+static int check_order(struct sm *s, const struct bh_jv *patch, const struct bh_jv *order,
+                       struct bh_str key, struct bh_err *err)
 {
     size_t o = 0;
 
@@ -378,8 +407,7 @@ static int check_order(const struct bh_jv *patch, const struct bh_jv *order, str
 
         for (;; o++) {
             if (o >= order->n_items)
-                return bh_err_set(err, BH_E_INTERNAL,
-                                  "The order in patch list doesn't match " ORDER_PREFIX " list");
+                return bad_order(s, patch, order, err);
             const struct bh_jv *have = key.n ? bh_jv_get(&order->items[o], key) : &order->items[o];
 
             if (have && want && bh_jv_eq(have, want))
@@ -389,7 +417,7 @@ static int check_order(const struct bh_jv *patch, const struct bh_jv *order, str
     }
     for (size_t i = 0; key.n && i < order->n_items; i++)
         if (!bh_jv_get(&order->items[i], key))
-            return no_merge_key(key, err);
+            return no_merge_key(s, &order->items[i], key, err);
     return 0;
 }
 
@@ -407,7 +435,7 @@ static int one_order(struct sm *s, struct bh_jv *orig, struct bh_jv *patch, stru
         return bad_arg("slice", have, err);
     if (want && want->kind != BH_JSON_ARR)
         return bad_arg("slice", want, err);
-    rc = check_order(want, order, m->merge_key, err);
+    rc = check_order(s, want, order, m->merge_key, err);
     if (rc < 0 || (!have && !want))
         return rc;
     before = have ? copy_items(s, have) : BH_JV_ARR;
@@ -528,53 +556,128 @@ static int merge_map(struct sm *s, struct bh_jv *orig, struct bh_jv *patch, cons
     return rc;
 }
 
-/* ---- numbers ---- */
+/* ---- types of the result ---- */
 
-/* Upstream turns the result into the struct by reflection, where 2.0 is an integer and int32 wraps.
- */
+/* Upstream turns the result into the struct by reflection, not through JSON: 2.0 is an integer
+ * there, int32 wraps, and errors have words of their own. */
+
+static const char *reflect_kind(const struct bh_jv *v)
+{
+    switch ((enum bh_json_kind)v->kind) {
+    case BH_JSON_BOOL:
+        return "bool";
+    case BH_JSON_NUM:
+        return bh_jv_is_int(v) ? "int64" : "float64";
+    case BH_JSON_STR:
+        return "string";
+    case BH_JSON_ARR:
+        return "slice";
+    default:
+        return "map";
+    }
+}
+
 static void fix_number(struct sm *s, const struct bh_field *f, struct bh_jv *v)
 {
     double d;
     int64_t i;
 
-    if (f->type != BH_T_INT32 && f->type != BH_T_INT64)
-        return;
     if (!bh_json_num_i64(v->s, &i)) {
-        if (!bh_json_num_double(v->s, &d) || !(d >= -9.2e18 && d <= 9.2e18) ||
-            d != (double)(int64_t)d)
-            return;
+        if (!bh_json_num_double(v->s, &d) || !(d >= -9.2e18 && d <= 9.2e18))
+            return; /* left to the decoder */
         i = (int64_t)d;
+        if ((double)i < d || (double)i > d)
+            return;
         *v = bh_jv_i64(s->a, i);
     }
     if (f->type == BH_T_INT32 && (i < INT32_MIN || i > INT32_MAX))
         *v = bh_jv_i64(s->a, (int32_t)(uint32_t)(uint64_t)i);
 }
 
-static void fix_numbers(struct sm *s, const struct bh_type *t, struct bh_jv *o);
+static int fix_object(struct sm *s, const struct bh_type *t, struct bh_jv *o, struct bh_err *err);
 
-static void fix_value(struct sm *s, const struct bh_field *f, struct bh_jv *v, bool elem)
+/* The Go type of one element. */
+static struct bh_str elem_type(const struct bh_field *f)
 {
-    if (!elem && f->shape == BH_LIST && v->kind == BH_JSON_ARR) {
-        for (size_t i = 0; i < v->n_items; i++)
-            fix_value(s, f, &v->items[i], true);
-    } else if (!elem && f->shape == BH_MAP && v->kind == BH_JSON_OBJ) {
-        for (size_t i = 0; i < v->n_members; i++)
-            fix_value(s, f, &v->members[i].v, true);
-    } else if (v->kind == BH_JSON_NUM) {
-        fix_number(s, f, v);
-    } else if (f->type == BH_T_MESSAGE && v->kind == BH_JSON_OBJ) {
-        fix_numbers(s, f->msg, v);
-    }
+    size_t skip = f->shape == BH_LIST ? 2 : f->shape == BH_MAP ? sizeof("map[string]") - 1 : 0;
+
+    return bh_str_sub(f->go_type, skip, f->go_type.n);
 }
 
-static void fix_numbers(struct sm *s, const struct bh_type *t, struct bh_jv *o)
+static int fix_scalar(struct sm *s, const struct bh_field *f, struct bh_jv *v, struct bh_err *err)
 {
-    for (size_t i = 0; i < o->n_members; i++) {
+    enum bh_json_kind k = (enum bh_json_kind)v->kind;
+    const char *want = NULL;
+    bool fits = false;
+
+    switch ((enum bh_ftype)f->type) {
+    case BH_T_STRING:
+        want = "string";
+        fits = k == BH_JSON_STR;
+        break;
+    case BH_T_BOOL:
+        want = "bool";
+        fits = k == BH_JSON_BOOL;
+        break;
+    case BH_T_INT32:
+    case BH_T_INT64:
+    case BH_T_UINT32:
+        want = f->type == BH_T_INT32 ? "int32" : "int64";
+        fits = k == BH_JSON_NUM;
+        break;
+    default: /* types that decode themselves, from JSON: their own errors */
+        return 0;
+    }
+    if (fits && k == BH_JSON_NUM)
+        fix_number(s, f, v);
+    if (fits)
+        return 0;
+    if (f->type == BH_T_STRING && k == BH_JSON_NUM && bh_jv_is_int(v))
+        return bh_err_set(err, BH_E_INVALID, "cannot convert int64 to %.*s", BH_SF(elem_type(f)));
+    return bh_err_set(err, BH_E_INVALID, "unrecognized type: %s", want);
+}
+
+static int fix_value(struct sm *s, const struct bh_field *f, struct bh_jv *v, bool elem,
+                     struct bh_err *err)
+{
+    int rc = 0;
+
+    if (v->kind == BH_JSON_NULL)
+        return 0;
+    if (!elem && f->shape == BH_LIST) {
+        if (v->kind != BH_JSON_ARR)
+            return bh_err_set(err, BH_E_INVALID, "cannot restore slice from %s", reflect_kind(v));
+        for (size_t i = 0; rc == 0 && i < v->n_items; i++)
+            rc = fix_value(s, f, &v->items[i], true, err);
+        return rc;
+    }
+    if (!elem && f->shape == BH_MAP) {
+        if (v->kind != BH_JSON_OBJ)
+            return bh_err_set(err, BH_E_INVALID, "cannot restore map from %s", reflect_kind(v));
+        for (size_t i = 0; rc == 0 && i < v->n_members; i++)
+            rc = fix_value(s, f, &v->members[i].v, true, err);
+        return rc;
+    }
+    if (f->type != BH_T_MESSAGE)
+        return fix_scalar(s, f, v, err);
+    if (f->msg->flags & BH_M_BARE)
+        return fix_value(s, &f->msg->fields[0], v, false, err);
+    if (v->kind != BH_JSON_OBJ)
+        return bh_err_set(err, BH_E_INVALID, "cannot restore struct from: %s", reflect_kind(v));
+    return fix_object(s, f->msg, v, err);
+}
+
+static int fix_object(struct sm *s, const struct bh_type *t, struct bh_jv *o, struct bh_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < o->n_members; i++) {
         const struct bh_field *f = bh_type_field(t, o->members[i].key);
 
         if (f)
-            fix_value(s, f, &o->members[i].v, false);
+            rc = fix_value(s, f, &o->members[i].v, false, err);
     }
+    return rc;
 }
 
 int bh_patch_strategic(const struct bh_type *t, struct bh_str doc, struct bh_str patch,
@@ -593,9 +696,10 @@ int bh_patch_strategic(const struct bh_type *t, struct bh_str doc, struct bh_str
         return bh_err_set(err, BH_E_INTERNAL, "the document to be patched is not an object");
     if (p.kind == BH_JSON_OBJ)
         rc = merge_map(&s, &d, &p, t, NULL, err);
+    if (rc == 0)
+        rc = fix_object(&s, t, &d, err);
     if (rc < 0)
         return rc;
-    fix_numbers(&s, t, &d);
     bh_jv_write(out, &d, 0);
     return 0;
 }

@@ -231,6 +231,29 @@ void *bh_msg_dup(const struct bh_type *t, const void *src, struct bh_arena *a)
     return dst;
 }
 
+void bh_msg_forget_empty(const struct bh_type *t, void *obj)
+{
+    for (uint32_t i = 0; i < t->n_fields; i++) {
+        const struct bh_field *f = &t->fields[i];
+        void *p = bh_at(obj, f->off);
+
+        if (f->shape == BH_ONE && f->type == BH_T_MESSAGE) {
+            if (bh_is_ptr_msg(f))
+                p = *(void **)p;
+            if (p)
+                bh_msg_forget_empty(f->msg, p);
+        }
+        if (f->shape == BH_ONE)
+            continue;
+        struct bh_vec *v = p;
+
+        if (v->n == 0)
+            v->p = NULL;
+        for (size_t k = 0; f->type == BH_T_MESSAGE && k < v->n; k++)
+            bh_msg_forget_empty(f->msg, bh_at(v->p, k * f->elem_size + f->value_off));
+    }
+}
+
 /* ---- feature gates ---- */
 
 struct gates {
