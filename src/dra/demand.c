@@ -289,6 +289,8 @@ static void read_sub(struct reader *r, struct dra_sub *s, struct bh_str class_na
         r->d->has_all = true;
     } else if (!bh_str_eqc(mode, "ExactCount")) {
         fault(r, ", request %.*s: unsupported count mode %.*s", BH_SF(r->req), BH_SF(mode));
+    } else if (count < 0) {
+        fault(r, ", request %.*s: cannot ask for %lld devices", BH_SF(r->req), (long long)count);
     }
 }
 

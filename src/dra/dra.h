@@ -242,9 +242,10 @@ struct bh_dra_why_device {
     struct bh_str detail; /* "gpu.bulkhead.dev/xid=79:NoExecute", "claim default/train-0" … */
 };
 struct bh_dra_why_request {
-    size_t claim;          /* index */
-    struct bh_str request; /* "gpu", or "gpu/large" */
-    int64_t wanted;        /* devices; -1: all */
+    size_t claim;           /* index */
+    struct bh_str request;  /* "gpu", or "gpu/large" */
+    int64_t wanted;         /* devices; -1: all */
+    struct bh_str together; /* a constraint that its devices have to meet together; may be empty */
     size_t count[BH_DRA_WHY__MAX];
     struct bh_dra_why_device first[BH_DRA_WHY__MAX][BH_DRA_WHY_DEVICES_MAX];
 };

@@ -203,6 +203,17 @@ static void cands_all(struct dra_call *c)
     c->cands_n = n;
 }
 
+static struct bh_str constraint_text(struct bh_arena *a, const struct dra_dclaim *dc,
+                                     struct bh_str req, const struct dra_sub *s)
+{
+    for (size_t i = 0; i < dc->cons_n; i++)
+        if (dra_con_applies(&dc->cons[i], req, s))
+            return bh_str_fmt(a, "%s %.*s",
+                              dc->cons[i].distinct ? "distinctAttribute" : "matchAttribute",
+                              BH_SF(dc->cons[i].attr));
+    return (struct bh_str){0};
+}
+
 static bool call_open(struct dra_call *c, struct bh_dra_ask *q, struct bh_str node,
                       struct bh_arena *a, struct bh_err *err)
 {
@@ -233,6 +244,8 @@ void bh_dra_explain(struct bh_dra_ask *q, const struct bh_str *nodes, size_t nod
                 ret->requests[at].claim = i;
                 ret->requests[at].request = bh_str_dup(a, s->result);
                 ret->requests[at].wanted = s->all ? -1 : s->count;
+                ret->requests[at].together =
+                    constraint_text(a, &q->d->claims[i], q->d->claims[i].reqs[k].name, s);
             }
     ret->n = at;
     for (size_t i = 0; i < nodes_n; i++) {
@@ -264,23 +277,32 @@ size_t bh_dra_explain_devices(struct bh_dra_ask *q, struct bh_str node, struct b
 
 static const struct {
     enum bh_dra_why why;
-    const char *one,
-        *many; /* said of devices; one takes the detail behind it when it ends in a blank */
+    const char
+        *named; /* said of one device by name; its detail follows when this ends in a blank */
+    const char *one, *many; /* said behind a number */
 } phrases[] = {
-    {BH_DRA_WHY_TAINT, "has taint ", "devices are tainted"},
-    {BH_DRA_WHY_IN_USE, "is in use by ", "devices in use"},
-    {BH_DRA_WHY_CAPACITY, "has too little capacity left", "devices have too little capacity left"},
-    {BH_DRA_WHY_COUNTERS,
-     "does not fit beside what is in use: ", "devices do not fit beside what is in use"},
-    {BH_DRA_WHY_CONSTRAINT, "cannot meet a constraint: ", "devices cannot meet a constraint"},
-    {BH_DRA_WHY_ERROR, "makes a selector fail: ", "devices make a selector fail"},
+    {BH_DRA_WHY_TAINT, "has taint ", "device is tainted", "devices are tainted"},
+    {BH_DRA_WHY_IN_USE, "is in use by ", "device in use", "devices in use"},
+    {BH_DRA_WHY_CAPACITY, "has too little capacity left", "device has too little capacity left",
+     "devices have too little capacity left"},
+    {BH_DRA_WHY_COUNTERS, "does not fit beside what is in use: ",
+     "device does not fit beside what is in use", "devices do not fit beside what is in use"},
+    {BH_DRA_WHY_CONSTRAINT, "cannot meet a constraint: ", "device cannot meet a constraint",
+     "devices cannot meet a constraint"},
+    {BH_DRA_WHY_ERROR, "makes a selector fail: ", "device makes a selector fail",
+     "devices make a selector fail"},
     {BH_DRA_WHY_INCOMPLETE, "is in a pool that is being updated",
-     "devices in pools that are being updated"},
-    {BH_DRA_WHY_INVALID, "is in an invalid pool", "devices in invalid pools"},
-    {BH_DRA_WHY_BINDING, "needs a feature that is off", "devices need a feature that is off"},
-    {BH_DRA_WHY_NODE, "is for other nodes", "devices are for other nodes"},
-    {BH_DRA_WHY_SELECTOR, "does not match the request", "devices do not match the request"},
-    {BH_DRA_WHY_CLASS, "is of another class", "devices of other classes"},
+     "device in a pool that is being updated", "devices in pools that are being updated"},
+    {BH_DRA_WHY_INVALID, "is in an invalid pool", "device in an invalid pool",
+     "devices in invalid pools"},
+    {BH_DRA_WHY_BINDING, "needs a feature that is off", "device needs a feature that is off",
+     "devices need a feature that is off"},
+    {BH_DRA_WHY_NODE, "is for other nodes", "device is for other nodes",
+     "devices are for other nodes"},
+    {BH_DRA_WHY_SELECTOR, "does not match the request", "device does not match the request",
+     "devices do not match the request"},
+    {BH_DRA_WHY_CLASS, "is of another class", "device of another class",
+     "devices of other classes"},
 };
 
 static bool lacks(const struct bh_dra_why_request *r)
@@ -293,7 +315,7 @@ static void say(struct bh_buf *b, const struct bh_dra_why_request *r, size_t phr
 {
     enum bh_dra_why y = phrases[phrase].why;
     size_t n = r->count[y], named = 0;
-    const char *one = phrases[phrase].one;
+    const char *one = phrases[phrase].named;
     bool detail = one[strlen(one) - 1] == ' ';
 
     /* What cannot be changed by anybody needs no names. */
@@ -312,16 +334,15 @@ static void say(struct bh_buf *b, const struct bh_dra_why_request *r, size_t phr
     n -= named;
     if (n)
         bh_buf_addf(b, "; %zu %s%s", n, named ? "more " : "",
-                    n == 1 && strncmp(phrases[phrase].many, "devices in use", 14) == 0
-                        ? "device in use"
-                        : phrases[phrase].many);
+                    n == 1 ? phrases[phrase].one : phrases[phrase].many);
 }
 
-static void say_request(struct bh_buf *b, const struct bh_dra_why_request *r, size_t *left)
+static void say_request(struct bh_buf *b, const struct bh_dra_why_request *r, bool first,
+                        size_t *left)
 {
     size_t from;
 
-    bh_buf_addf(b, "%srequest \"%.*s\"", b->n ? ": " : "", BH_SF(r->request));
+    bh_buf_addf(b, "%srequest \"%.*s\"", b->n == 0 ? "" : first ? ": " : "; ", BH_SF(r->request));
     from = b->n;
     for (size_t i = 0; i < BH_COUNT(phrases); i++)
         if (r->count[phrases[i].why])
@@ -356,10 +377,18 @@ struct bh_str bh_dra_explain_text(const struct bh_dra_reasons *r, struct bh_str 
     bh_buf_adds(&b, first);
     for (size_t i = 0; i < r->n && b.n < BH_MESSAGE_BYTES_MAX; i++)
         if (lacks(&r->requests[i])) {
-            say_request(&b, &r->requests[i], &left);
+            say_request(&b, &r->requests[i], !any, &left);
             any = true;
         }
-    if (!any && r->n)
+    if (any || r->n == 0)
+        return cut(a, bh_buf_str(&b));
+    for (size_t i = 0; i < r->n && !any; i++)
+        if (r->requests[i].together.n) {
+            bh_buf_addf(&b, "%srequest \"%.*s\": no choice of devices keeps %.*s", b.n ? ": " : "",
+                        BH_SF(r->requests[i].request), BH_SF(r->requests[i].together));
+            any = true;
+        }
+    if (!any)
         bh_buf_addf(&b, "%severy request could be served alone, not all of them together",
                     b.n ? ": " : "");
     return cut(a, bh_buf_str(&b));
