@@ -17,12 +17,14 @@
 #include "net/loop.h"
 
 #define FOREIGN_DELAY_MS 30000
+#define OWN_TTL_MS       60000 /* an own write that the informer never showed is forgotten */
 #define RETRY_MIN_MS     5
 #define RETRY_MAX_MS     30000
 
 struct own {            /* the outcome of a write of ours */
     struct bh_obj *obj; /* NULL: deleted */
     struct bh_obj *was; /* deleted: the last state, to know its resourceVersion */
+    int64_t at_ns;
 };
 
 struct bh_slice_publisher {
@@ -45,7 +47,8 @@ struct bh_slice_publisher {
     struct bh_obj **plan_objs; /* references that the plan borrows from */
     size_t plan_objs_n;
     size_t plan_at;
-    bool again; /* the wish changed meanwhile */
+    bool again;   /* the wish changed meanwhile */
+    bool foreign; /* somebody changed a slice meanwhile */
     uint64_t call;
     struct bh_timer timer;
     int retry_ms;
@@ -72,6 +75,7 @@ static void own_put(struct bh_slice_publisher *p, struct bh_str name, const stru
 
     o->obj = obj ? bh_obj_ref(obj) : NULL;
     o->was = was ? bh_obj_ref(was) : NULL;
+    o->at_ns = bh_loop_mono_ns(p->loop);
     own_free(bh_map_put(&p->own, name, o));
 }
 
@@ -94,7 +98,10 @@ static bool own_seen(struct bh_slice_publisher *p, const struct bh_obj *obj, boo
 
 static void foreign_change(struct bh_slice_publisher *p)
 {
-    if (!p->plan_arena && !bh_timer_armed(&p->timer))
+    if (p->plan_arena)
+        p->foreign = true;
+    else if (!bh_timer_armed(&p->timer) ||
+             p->timer.at_ns > bh_loop_mono_ns(p->loop) + (int64_t)FOREIGN_DELAY_MS * 1000000)
         bh_timer_start(&p->timer, FOREIGN_DELAY_MS);
 }
 
@@ -161,6 +168,14 @@ static void collect(struct bh_slice_publisher *p)
     struct bh_str name;
     void *v;
 
+    for (size_t it = 0; bh_map_next(&p->own, &it, &name, &v);) {
+        struct own *w = v;
+
+        if (bh_loop_mono_ns(p->loop) - w->at_ns < (int64_t)OWN_TTL_MS * 1000000)
+            continue;
+        (void)bh_map_del(&p->own, name);
+        own_free(w);
+    }
     p->plan_objs = bh_calloc(bh_informer_count(p->inf) + p->own.n + 1, sizeof(*p->plan_objs));
     for (size_t it = 0; (o = bh_informer_next(p->inf, &it));)
         if (!bh_map_get(&p->own, o->name))
@@ -235,6 +250,11 @@ static void next_write(struct bh_slice_publisher *p)
         p->settled = !again;
         if (again)
             bh_timer_start_ns(&p->timer, 0);
+        else if (p->foreign)
+            bh_timer_start(&p->timer, FOREIGN_DELAY_MS);
+        else if (p->own.n > 0) /* look again when they are too old to be believed */
+            bh_timer_start(&p->timer, OWN_TTL_MS + 1000);
+        p->foreign = false;
         return;
     }
     op = &p->plan.ops[p->plan_at];
