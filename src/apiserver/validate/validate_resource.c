@@ -271,6 +271,9 @@ static void drop_claim_spec(const struct bh_rules_env *env,
 {
     bh_msg_drop_gated(&bh_resource_v1_resource_claim_spec_type, spec, old, gate_on,
                       (void *)(uintptr_t)env);
+    /* The list is always written, and storage does not keep that it was there and empty. */
+    if (spec->devices.requests.n == 0)
+        spec->devices.requests.p = NULL;
 }
 
 static void claim_prepare_create(const struct bh_rules_env *env, void *obj)
