@@ -46,8 +46,11 @@ static bool is_sidecar(const struct bh_core_v1_pod *p, struct bh_str name)
     return false;
 }
 
+/* No time at all comes before every other. */
 static bool later(struct bh_time a, struct bh_time b)
 {
+    if (bh_time_is_zero(a) || bh_time_is_zero(b))
+        return !bh_time_is_zero(a);
     return a.sec > b.sec || (a.sec == b.sec && a.nsec > b.nsec);
 }
 
