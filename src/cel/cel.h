@@ -112,6 +112,8 @@ struct bh_cel_map_ops {
                struct bh_cel_value *ret_k, struct bh_cel_value *ret_v);
     /* For `k in m` and has(), when that differs from get(); may be NULL. */
     bool (*has)(struct bh_cel_run *run, const struct bh_cel_map *m, struct bh_cel_value key);
+    /* How maps of this sort compare; NULL: pair by pair. */
+    bool (*equal)(struct bh_cel_run *run, const struct bh_cel_map *a, const struct bh_cel_map *b);
 };
 
 struct bh_cel_time {

@@ -476,6 +476,8 @@ static struct cel_cost_range cost_new(struct cel_compiler *c, struct cel_ast *e)
     case AST_CONST:
         return fixed(0);
     case AST_IDENT:
+        if (e->ref == REF_TYPE && c->env->type_sized)
+            set_size(e, (struct cel_cost_range){0, c->env->type_size});
         if (e->ref == REF_LOCAL && c->local_sizes && c->local_sizes[e->slot].known)
             set_size(e, c->local_sizes[e->slot].size);
         return fixed(1);

@@ -205,6 +205,9 @@ struct bh_cel_env {
     } * vars;
     size_t nvars, cap;
     bool any_dotted;
+    bool type_sized; /* estimates give the names of types this size, as upstream's for custom
+                        resources do */
+    uint64_t type_size;
 };
 
 /* ---- syntax tree
@@ -304,6 +307,8 @@ struct cel_compiler {
     bool unchecked;
 };
 
+bool cel_reserved_name(
+    struct bh_str s); /* a word that is no plain identifier: namespace, if, ... */
 void cel_issue_add(struct cel_compiler *c, uint32_t pos, const char *fmt, ...) BH_PRINTF(3, 4);
 /* Fills line, col and the texts from the sorted issues. */
 void cel_issue_report(struct cel_compiler *c, struct bh_cel_issue *ret);

@@ -30,7 +30,7 @@ static char at(const struct cel_compiler *c, uint32_t i)
     return i < c->src.n ? c->src.p[i] : '\0';
 }
 
-bool cel_reserved_word(struct bh_str s)
+bool cel_reserved_name(struct bh_str s)
 {
     static const char *const words[] = {
         "as",  "break", "const",   "continue",  "else",   "for", "function", "if",   "import",

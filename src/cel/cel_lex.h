@@ -52,6 +52,5 @@ struct cel_token {
 struct cel_token cel_lex(struct cel_compiler *c, uint32_t *pos);
 /* The value of a string or bytes token; false with an issue added. */
 bool cel_unescape(struct cel_compiler *c, struct cel_token t, struct bh_cel_value *ret);
-bool cel_reserved_word(struct bh_str s);
 
 #endif

@@ -454,7 +454,7 @@ static struct cel_ast *identifier(struct parser *p)
     if (dot)
         pos = p->t.pos;
     name = bh_str_sub(p->c->src, p->t.pos, p->t.end);
-    if (cel_reserved_word(name)) {
+    if (cel_reserved_name(name)) {
         cel_issue_add(p->c, p->t.pos, "reserved identifier: %.*s", BH_SF(name));
         return fail(p);
     }

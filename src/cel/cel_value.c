@@ -386,6 +386,8 @@ static bool equal_lists(struct bh_cel_run *run, struct bh_cel_value a, struct bh
 static bool equal_maps(struct bh_cel_run *run, const struct bh_cel_map *a,
                        const struct bh_cel_map *b, unsigned depth)
 {
+    if (a->ops && a->ops->equal && b->ops == a->ops)
+        return a->ops->equal(run, a, b);
     if (a->n != b->n)
         return false;
     for (size_t i = 0; i < a->n; i++) {
