@@ -163,7 +163,8 @@ static void status_written(void *arg, const struct bh_client_res *res)
         poke_at(w, bh_loop_mono_ns(w->k->loop) + SECOND_NS);
 }
 
-/* The status as a patch. Conditions are merged by type, so a reason that no longer holds has to be taken away in words. */
+/* The status as a patch. Conditions are merged by type, so a reason that no longer holds has to be
+ * taken away in words. */
 static void status_json(struct bh_core_v1_pod_status *st, struct bh_buf *b)
 {
     const struct bh_core_v1_pod_condition_vec all = st->conditions;
@@ -658,6 +659,27 @@ static void devices_ready(void *arg, const struct bh_err *err)
     w->refs = pod_refs_fetch(w->k, w->pod, sandbox_refs, w);
 }
 
+/* The record of what a running pod holds was lost (a quarantined checkpoint): the drivers are asked
+ * again, which is harmless for what is prepared. */
+static void devices_recovered(void *arg, const struct bh_err *err)
+{
+    struct pod_worker *w = arg;
+
+    if (err) {
+        sandbox_later(w);
+        return;
+    }
+    w->sandbox_backoff_ns = w->sandbox_not_before_ns = 0;
+    w->again = true;
+    step_done(w);
+}
+
+static bool devices_lost(const struct pod_worker *w)
+{
+    return w->k->dra && bh_dra_pod_needs(w->pod) && !bh_dra_pod_holds(w->k->dra, w->uid) &&
+           w->sandbox_not_before_ns <= bh_loop_mono_ns(w->k->loop);
+}
+
 static void make_sandbox(struct pod_worker *w)
 {
     if (w->k->dra && bh_dra_pod_needs(w->pod))
@@ -909,6 +931,9 @@ static void decide(struct pod_worker *w, const struct bh_cri_container_vec *v)
             bh_event(w->k->recorder, w->pod, "Normal", "SandboxChanged",
                      "Pod sandbox changed, it will be killed and re-created.");
             w->k->rt->ops->sandbox_remove(w->k->rt, bh_s(w->sandbox_id), sandbox_lost, w);
+            step = true;
+        } else if (devices_lost(w)) {
+            (void)bh_dra_prepare(w->k->dra, w->pod, devices_recovered, w);
             step = true;
         } else {
             step = run_containers(w, v);
