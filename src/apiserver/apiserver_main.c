@@ -178,7 +178,7 @@ static int run(struct config *c, struct bh_loop *l, struct bh_store *store, stru
         (void)sigaddset(&set, SIGTERM);
         (void)sigaddset(&set, SIGINT);
         (void)sigprocmask(SIG_BLOCK, &set, NULL);
-        (void)signal(SIGPIPE, SIG_IGN);
+        (void)sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
         fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
         io = bh_io_new(l, fd, on_signal, l, err);
         if (io)

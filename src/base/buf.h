@@ -1,8 +1,8 @@
 /* Growable byte buffers with a maximum.
  *
- * A buffer owns heap memory and is created with the most it may hold. An append beyond that sets `overflow`, drops the
- * append and everything after it; check once at the end. Zero-initialised with a max is valid: {.max = N}.
- * A buffer belongs to one thread at a time.
+ * A buffer owns heap memory and is created with the most it may hold. An append beyond that sets
+ * `overflow`, drops the append and everything after it; check once at the end. Zero-initialised
+ * with a max is valid: {.max = N}. A buffer belongs to one thread at a time.
  */
 #ifndef BH_BASE_BUF_H
 #define BH_BASE_BUF_H
@@ -35,7 +35,10 @@ struct bh_str bh_buf_str(const struct bh_buf *b);   /* a view, valid until the n
 char *bh_buf_cstr(struct bh_buf *b);                /* the same, NUL-terminated */
 char *bh_buf_take(struct bh_buf *b, size_t *ret_n); /* hands the heap memory over (bh_free it) */
 
-static inline void bh_buf_done_p(struct bh_buf *b) { bh_buf_done(b); }
+static inline void bh_buf_done_p(struct bh_buf *b)
+{
+    bh_buf_done(b);
+}
 #define BH_AUTO_BUF BH_CLEANUP(bh_buf_done_p) struct bh_buf
 
 #endif

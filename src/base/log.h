@@ -2,8 +2,9 @@
  *
  *     bh_log(BH_INFO, "pod bound", BH_STR("pod", key), BH_I64("rv", rv));
  *
- * Text when stderr is a terminal, one JSON object a line otherwise. Library modules log at debug only; roles log what
- * an operator needs. No secrets, tokens or bodies. Thread: any (one write(2) per line).
+ * Text when stderr is a terminal, one JSON object a line otherwise. Library modules log at debug
+ * only; roles log what an operator needs. No secrets, tokens or bodies. Thread: any (one write(2)
+ * per line).
  */
 #ifndef BH_BASE_LOG_H
 #define BH_BASE_LOG_H
@@ -19,20 +20,22 @@ struct bh_log_kv {
     int64_t i;
 };
 
-#define BH_STR(k, v) ((struct bh_log_kv){(k), BH_LOG_STR, (v), 0})
+#define BH_STR(k, v)  ((struct bh_log_kv){(k), BH_LOG_STR, (v), 0})
 #define BH_CSTR(k, v) ((struct bh_log_kv){(k), BH_LOG_STR, bh_s(v), 0})
-#define BH_I64(k, v) ((struct bh_log_kv){(k), BH_LOG_I64, {NULL, 0}, (int64_t)(v)})
+#define BH_I64(k, v)  ((struct bh_log_kv){(k), BH_LOG_I64, {NULL, 0}, (int64_t)(v)})
 
-void bh_log_init(enum bh_log_level min, const char *component); /* before threads start; component: a literal */
-void bh_log_fd(int fd);                                         /* default 2 */
+void bh_log_init(enum bh_log_level min,
+                 const char *component); /* before threads start; component: a literal */
+void bh_log_fd(int fd);                  /* default 2 */
 bool bh_log_on(enum bh_log_level l);
 void bh_log_write(enum bh_log_level l, const char *msg, const struct bh_log_kv *kv);
 
-#define bh_log(level, ...) bh_log_x(level, __VA_ARGS__, ((struct bh_log_kv){NULL, BH_LOG_STR, {NULL, 0}, 0}))
-#define bh_log_x(level, msg, ...)                                                                                     \
-    do {                                                                                                               \
-        if (bh_log_on(level))                                                                                          \
-            bh_log_write((level), (msg), (const struct bh_log_kv[]){__VA_ARGS__});                                     \
+#define bh_log(level, ...)                                                                         \
+    bh_log_x(level, __VA_ARGS__, ((struct bh_log_kv){NULL, BH_LOG_STR, {NULL, 0}, 0}))
+#define bh_log_x(level, msg, ...)                                                                  \
+    do {                                                                                           \
+        if (bh_log_on(level))                                                                      \
+            bh_log_write((level), (msg), (const struct bh_log_kv[]){__VA_ARGS__});                 \
     } while (0)
 
 #endif

@@ -1,7 +1,7 @@
 /* Hash map from byte strings to pointers.
  *
- * Keys are copied into the map; values are the caller's. Open addressing, grows by doubling, iteration in unspecified
- * order. Zero-initialised is a valid empty map. One thread at a time.
+ * Keys are copied into the map; values are the caller's. Open addressing, grows by doubling,
+ * iteration in unspecified order. Zero-initialised is a valid empty map. One thread at a time.
  */
 #ifndef BH_BASE_MAP_H
 #define BH_BASE_MAP_H
@@ -23,8 +23,8 @@ void *bh_map_get(const struct bh_map *m, struct bh_str key);
 void *bh_map_put(struct bh_map *m, struct bh_str key, void *value);
 /* Returns the removed value, or NULL. */
 void *bh_map_del(struct bh_map *m, struct bh_str key);
-/* for (size_t it = 0; bh_map_next(&m, &it, &key, &value);) — the map must not gain entries meanwhile; deleting the
- * entry just returned is allowed. */
+/* for (size_t it = 0; bh_map_next(&m, &it, &key, &value);) — the map must not gain entries
+ * meanwhile; deleting the entry just returned is allowed. */
 bool bh_map_next(const struct bh_map *m, size_t *it, struct bh_str *ret_key, void **ret_value);
 
 #endif

@@ -1,7 +1,7 @@
 /* Byte strings with a length: views that own nothing.
  *
- * A bh_str points into memory that somebody else keeps (an arena, an object, a literal). It need not end in NUL,
- * and may hold any byte. Passed by value. Thread: any (no state).
+ * A bh_str points into memory that somebody else keeps (an arena, an object, a literal). It need
+ * not end in NUL, and may hold any byte. Passed by value. Thread: any (no state).
  */
 #ifndef BH_BASE_STR_H
 #define BH_BASE_STR_H
@@ -11,10 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BH_MUST __attribute__((warn_unused_result))
+#define BH_MUST         __attribute__((warn_unused_result))
 #define BH_PRINTF(f, a) __attribute__((format(printf, f, a)))
-#define BH_CLEANUP(fn) __attribute__((cleanup(fn)))
-#define BH_COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define BH_CLEANUP(fn)  __attribute__((cleanup(fn)))
+#define BH_COUNT(a)     (sizeof(a) / sizeof((a)[0]))
 
 struct bh_arena;
 
@@ -42,7 +42,10 @@ struct bh_str_map {
 
 /* A literal as bh_str, and as a static initialiser. */
 #define BH_S(lit) ((struct bh_str){(lit), sizeof(lit) - 1})
-#define BH_S_INIT(lit) {(lit), sizeof(lit) - 1}
+#define BH_S_INIT(lit)                                                                             \
+    {                                                                                              \
+        (lit), sizeof(lit) - 1                                                                     \
+    }
 /* printf("%.*s", BH_SF(s)) */
 #define BH_SF(s) (int)(s).n, ((s).p ? (s).p : "")
 
@@ -62,11 +65,13 @@ ptrdiff_t bh_str_find(struct bh_str s, struct bh_str needle);
 /* s[from, to), clamped to s. */
 struct bh_str bh_str_sub(struct bh_str s, size_t from, size_t to);
 struct bh_str bh_str_trim(struct bh_str s); /* ASCII blanks at both ends */
-/* Cuts s at the first sep: returns the part before it and leaves the rest in *s. Without sep returns all, and *s
- * becomes {NULL, 0}. */
+/* Cuts s at the first sep: returns the part before it and leaves the rest in *s. Without sep
+ * returns all, and *s becomes {NULL, 0}. */
 struct bh_str bh_str_cut(struct bh_str *s, char sep);
-uint64_t bh_str_hash(struct bh_str s); /* seeded once per process: not stable between runs, safe against flooding */
-/* Whole-string decimal integer within [min, max]. Returns false on anything else (blanks, plus sign, overflow). */
+uint64_t bh_str_hash(
+    struct bh_str s); /* seeded once per process: not stable between runs, safe against flooding */
+/* Whole-string decimal integer within [min, max]. Returns false on anything else (blanks, plus
+ * sign, overflow). */
 BH_MUST bool bh_str_i64(struct bh_str s, int64_t min, int64_t max, int64_t *ret);
 
 /* Copies into the arena. The copy is NUL-terminated (the NUL is not counted). */
@@ -76,7 +81,9 @@ struct bh_str bh_str_vfmt(struct bh_arena *a, const char *fmt, va_list ap) BH_PR
 
 /* Value of key in a sorted map, or NULL. */
 const struct bh_str *bh_str_map_get(const struct bh_str_map *m, struct bh_str key);
-/* Adds or replaces, keeping the order; the array is reallocated in the arena when it has to grow. */
-void bh_str_map_put(struct bh_arena *a, struct bh_str_map *m, struct bh_str key, struct bh_str value);
+/* Adds or replaces, keeping the order; the array is reallocated in the arena when it has to grow.
+ */
+void bh_str_map_put(struct bh_arena *a, struct bh_str_map *m, struct bh_str key,
+                    struct bh_str value);
 
 #endif

@@ -46,7 +46,8 @@ static void *start(void *arg, struct bh_client *c, struct bh_err *err)
 
     if (ka->o.port && (!ka->cert || !ka->key || !ka->ca)) {
         (void)bh_err_set(err, BH_E_BAD_REQUEST,
-                         "a port needs --tls-cert-file, --tls-private-key-file and --client-ca-file (or --port 0)");
+                         "a port needs --tls-cert-file, --tls-private-key-file and "
+                         "--client-ca-file (or --port 0)");
         return NULL;
     }
     if (ka->o.port && (load(ka->arena, ka->cert, &ka->o.cert_pem, err) < 0 ||
@@ -62,7 +63,10 @@ static void *start(void *arg, struct bh_client *c, struct bh_err *err)
     return k;
 }
 
-static void stop(void *self) { (void)bh_kubelet_free(self); }
+static void stop(void *self)
+{
+    (void)bh_kubelet_free(self);
+}
 
 int bh_kubelet_main(int argc, char **argv)
 {
@@ -81,11 +85,19 @@ int bh_kubelet_main(int argc, char **argv)
                                           {"help", no_argument, NULL, HELP},
                                           {NULL, 0, NULL, 0}};
     BH_AUTO_ARENA a = bh_arena_new(0);
-    struct kubelet_args ka = {.o = {.root = "/var/lib/kubelet", .port = 10250}, .data_dir = "/var/lib/bulkhead", .arena = a};
+    struct kubelet_args ka = {.o = {.root = "/var/lib/kubelet", .port = 10250},
+                              .data_dir = "/var/lib/bulkhead",
+                              .arena = a};
     struct bh_role r = {.name = "bulkhead-kubelet", .start = start, .stop = stop, .arg = &ka};
-    const char **const texts[] = {[KUBECONFIG] = &r.kubeconfig, [ROOT] = &ka.o.root,       [DATA] = &ka.data_dir,
-                                  [NAME] = &ka.o.node_name,     [IP] = &ka.o.node_ip,      [ADDRESS] = &ka.o.bind_address,
-                                  [CERT] = &ka.cert,            [KEY] = &ka.key,           [CA] = &ka.ca,
+    const char **const texts[] = {[KUBECONFIG] = &r.kubeconfig,
+                                  [ROOT] = &ka.o.root,
+                                  [DATA] = &ka.data_dir,
+                                  [NAME] = &ka.o.node_name,
+                                  [IP] = &ka.o.node_ip,
+                                  [ADDRESS] = &ka.o.bind_address,
+                                  [CERT] = &ka.cert,
+                                  [KEY] = &ka.key,
+                                  [CA] = &ka.ca,
                                   [HELP] = NULL};
     int64_t n;
     bool ignored;

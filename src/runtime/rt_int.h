@@ -14,8 +14,9 @@
 
 #include <limits.h>
 
-#define RT_ID_LEN       64
-#define RT_EXEC_OUT_MAX ((size_t)16 << 20)  /* bytes of each stream of exec_sync: upstream's limit \
+#define RT_ID_LEN 64
+#define RT_EXEC_OUT_MAX                                                                            \
+    ((size_t)16 << 20)                      /* bytes of each stream of exec_sync: upstream's limit \
                                              */
 #define RT_HELPER_MS      120000            /* no call of crun or conmon takes longer */
 #define RT_RECORD_MAX     ((size_t)4 << 20) /* bytes of one record */
