@@ -186,7 +186,7 @@ static void from_binary(const struct parts *p, struct bh_quantity *ret)
             frac[FRAC_MAX] = 1; /* only that something is there matters for rounding up */
     }
     for (int64_t e = 0; e < p->exp && whole <= limit; e++)
-        whole = whole * 2 + double_fraction(frac, sizeof(frac));
+        whole = whole * 2 + (p->denom.n ? double_fraction(frac, sizeof(frac)) : 0);
     for (size_t k = 0; k < 9; k++)
         nano = nano * 10 + frac[k];
     for (size_t k = 9; k < sizeof(frac); k++)
