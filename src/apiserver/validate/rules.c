@@ -111,30 +111,6 @@ bool bh_rules_gate(const struct bh_rules_env *env, const char *name)
     return env->gate ? env->gate(env->arg, bh_s(name)) : bh_gate_default(bh_s(name));
 }
 
-/* ---- versions on their way out ---- */
-
-struct bh_str bh_rules_deprecation(struct bh_arena *a, const struct bh_kind *k)
-{
-    static const struct {
-        const char *api_version, *kind, *text; /* kind NULL: all others of the version */
-    } old[] = {
-        {"resource.k8s.io/v1beta1", NULL, "in v1.35+, unavailable in v1.38+"},
-        {"resource.k8s.io/v1beta2", "DeviceTaintRule", "in v1.39+, unavailable in v1.42+"},
-        {"resource.k8s.io/v1beta2", NULL, "in v1.36+, unavailable in v1.39+"},
-        {"resource.k8s.io/v1alpha3", "DeviceTaintRule", "in v1.36+, unavailable in v1.39+"},
-        {"resource.k8s.io/v1alpha3", NULL, "in v1.39+, unavailable in v1.42+"},
-        {"v1", "Endpoints", "in v1.33+; use discovery.k8s.io/v1 EndpointSlice"},
-        {"v1", "ComponentStatus", "in v1.19+"},
-    };
-
-    for (size_t i = 0; i < BH_COUNT(old); i++)
-        if (bh_str_eqc(k->api_version, old[i].api_version) &&
-            (!old[i].kind || bh_str_eqc(k->kind, old[i].kind)))
-            return bh_str_fmt(a, "%s %.*s is deprecated %s", old[i].api_version, BH_SF(k->kind),
-                              old[i].text);
-    return BH_S("");
-}
-
 /* ---- look-up ---- */
 
 static const struct bh_rules *find_in(const struct bh_rules *t, size_t n, const struct bh_kind *k)

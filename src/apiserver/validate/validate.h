@@ -75,9 +75,6 @@ void bh_rules_validate_update(const struct bh_rules_env *env, const struct bh_ki
 void bh_rules_warnings(const struct bh_rules_env *env, const struct bh_kind *k, struct bh_str sub,
                        const void *obj, const void *old, struct bh_str_vec *out);
 
-/* The warning that every answer about a version on its way out carries; empty for all others. */
-struct bh_str bh_rules_deprecation(struct bh_arena *a, const struct bh_kind *k);
-
 /* What may be done without a resourceVersion, and whether PUT makes what is not there. */
 bool bh_rules_unconditional_update(const struct bh_kind *k);
 bool bh_rules_create_on_update(const struct bh_kind *k);

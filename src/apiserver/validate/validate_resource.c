@@ -2,6 +2,7 @@
  * group's tables. */
 #include "apiserver/validate/validate_dra.h"
 
+#include "api/gen/resource_v1alpha3.h"
 #include "api/gen/resource_v1beta1.h"
 #include "api/gen/resource_v1beta2.h"
 #include "cel/device_env.h"
@@ -534,6 +535,9 @@ static void default_slice_v1beta1(const struct bh_rules_env *env, void *obj)
             DEFAULT_DEVICE(s->spec.devices.p[i].basic, env);
 }
 
+_Static_assert(offsetof(struct bh_resource_v1alpha3_device_taint_rule, spec.taint.time_added) ==
+                   offsetof(struct bh_resource_v1beta2_device_taint_rule, spec.taint.time_added),
+               "one function for both versions");
 static void default_rule(const struct bh_rules_env *env, void *obj)
 {
     struct bh_resource_v1beta2_device_taint_rule *r = obj;
@@ -554,6 +558,7 @@ const struct bh_default_rule bh_defaults_resource[] = {
     {G "/v1", "ResourceSlice", default_slice_v1},
     {G "/v1beta1", "ResourceSlice", default_slice_v1beta1},
     {G "/v1beta2", "ResourceSlice", default_slice_v1beta2},
+    {G "/v1alpha3", "DeviceTaintRule", default_rule},
     {G "/v1beta2", "DeviceTaintRule", default_rule},
 };
 const size_t bh_defaults_resource_n = BH_COUNT(bh_defaults_resource);
