@@ -18,7 +18,7 @@ static bool comparable(struct bh_cel_value v)
 
 CEL_FN(cel_f_is_sorted)
 {
-    struct bh_cel_value prev, next, c;
+    struct bh_cel_value prev = bh_cel_null(), next, c;
 
     for (size_t i = 0; i < args[0].list->n; i++) {
         next = at(run, args[0], i);

@@ -427,7 +427,7 @@ static struct cel_ast *call(struct parser *p, struct cel_ast *target, struct bh_
         items_add(p, &it, target, false);
     if (!arguments(p, &it))
         return NULL;
-    e = cel_macro(p->c, target, name, it.v + (target ? 1 : 0), (uint32_t)it.n - (target ? 1 : 0),
+    e = cel_macro(p->c, target, name, target ? it.v + 1 : it.v, (uint32_t)it.n - (target ? 1 : 0),
                   pos, &done);
     if (done) /* after an issue the parse goes on, to find what stands further left */
         return e ? e : cel_ast_const(p->c, bh_cel_null(), pos);
