@@ -211,6 +211,11 @@ static bool allowed_hook(void *arg, const struct bh_rules_access *q, char *reaso
     return bh_rq_allowed(rq, &at, reason, reason_n);
 }
 
+static void warn_hook(void *arg, struct bh_str text)
+{
+    bh_rq_warn(arg, text);
+}
+
 void bh_rq_env(struct bh_rq *rq, const char *verb)
 {
     struct bh_rules_env *e = &rq->env;
@@ -221,6 +226,7 @@ void bh_rq_env(struct bh_rq *rq, const char *verb)
     e->gate = gate_hook;
     e->ns_labels = ns_labels_hook;
     e->allowed = allowed_hook;
+    e->warn = warn_hook;
     e->arg = rq;
     e->user_name = rq->user.name;
     e->verb = bh_s(verb);

@@ -137,7 +137,7 @@ static void merge_label_keys(const struct bh_rules_env *env, struct bh_core_v1_p
 }
 
 /* "runtime/default", "unconfined", "localhost/NAME"; NULL for anything else. */
-struct bh_core_v1_app_armor_profile *bh_pod_app_armor_of(struct bh_arena *a,
+static struct bh_core_v1_app_armor_profile *app_armor_of(struct bh_arena *a,
                                                          struct bh_str annotation)
 {
     struct bh_core_v1_app_armor_profile *p = bh_new(a, struct bh_core_v1_app_armor_profile);
@@ -156,7 +156,18 @@ struct bh_core_v1_app_armor_profile *bh_pod_app_armor_of(struct bh_arena *a,
     return p;
 }
 
-/* The annotation of older clients becomes the field, unless there is one. */
+static void warn_app_armor(const struct bh_rules_env *env, struct bh_str key)
+{
+    if (env->warn)
+        env->warn(env->arg,
+                  bh_str_fmt(env->a,
+                             "metadata.annotations[%.*s]: deprecated since v1.30; use the "
+                             "\"appArmorProfile\" field instead",
+                             BH_SF(key)));
+}
+
+/* The annotation of older clients becomes the field, unless there is one. One that says nothing
+ * valid is left for validation. */
 static void app_armor(const struct bh_rules_env *env, struct bh_core_v1_pod *p)
 {
     struct bh_pod_iter it = {.spec = &p->spec};
@@ -167,15 +178,18 @@ static void app_armor(const struct bh_rules_env *env, struct bh_core_v1_pod *p)
         return;
     while (bh_pod_next(&it)) {
         struct bh_core_v1_container *c = (struct bh_core_v1_container *)(uintptr_t)it.c;
-        const struct bh_str *v = bh_str_map_get(
-            &p->metadata.annotations, bh_str_fmt(env->a, BH_POD_APP_ARMOR "%.*s", BH_SF(c->name)));
+        struct bh_str key = bh_str_fmt(env->a, BH_POD_APP_ARMOR "%.*s", BH_SF(c->name));
+        const struct bh_str *v = bh_str_map_get(&p->metadata.annotations, key);
         struct bh_core_v1_app_armor_profile *profile;
 
         if (!v || (c->security_context && c->security_context->app_armor_profile))
             continue;
-        profile = bh_pod_app_armor_of(env->a, *v);
+        profile = app_armor_of(env->a, *v);
+        if (!profile)
+            warn_app_armor(env, key);
         if (!profile || (pod && bh_msg_equal(&bh_core_v1_app_armor_profile_type, profile, pod)))
             continue;
+        warn_app_armor(env, key);
         if (!c->security_context)
             c->security_context = bh_new(env->a, struct bh_core_v1_security_context);
         c->security_context->app_armor_profile = profile;

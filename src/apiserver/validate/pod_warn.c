@@ -144,33 +144,6 @@ static void annotations(const struct warner *w, const struct bh_fpath *meta,
             warn(w, BH_FPK(BH_FP(meta, "annotations"), old[i].key), "%s", old[i].text);
 }
 
-/* The annotation was copied into the field when the pod was prepared: a field that says the same
- * came from there. */
-static void app_armor(const struct warner *w, const struct bh_core_v1_pod *p)
-{
-    struct bh_pod_iter it = {.spec = &p->spec};
-    const struct bh_core_v1_app_armor_profile *pod =
-        p->spec.security_context ? p->spec.security_context->app_armor_profile : NULL;
-
-    if (p->spec.os && bh_str_eqc(p->spec.os->name, "windows"))
-        return;
-    while (bh_pod_next(&it)) {
-        struct bh_str key = bh_str_fmt(w->env->a, BH_POD_APP_ARMOR "%.*s", BH_SF(it.c->name));
-        const struct bh_str *v = bh_str_map_get(&p->metadata.annotations, key);
-        const struct bh_core_v1_app_armor_profile *field =
-            it.c->security_context ? it.c->security_context->app_armor_profile : NULL;
-        const struct bh_core_v1_app_armor_profile *said =
-            v ? bh_pod_app_armor_of(w->env->a, *v) : NULL;
-        const struct bh_type *t = &bh_core_v1_app_armor_profile_type;
-
-        if (v &&
-            (said ? field && bh_msg_equal(t, said, field) && !(pod && bh_msg_equal(t, said, pod))
-                  : !field))
-            warn(w, BH_FPK(BH_FP(BH_FP(NULL, "metadata"), "annotations"), key),
-                 "deprecated since v1.30; use the \"appArmorProfile\" field instead");
-    }
-}
-
 static void seccomp(const struct warner *w, const struct bh_fpath *meta,
                     const struct bh_meta_v1_object_meta *m, struct bh_str key, bool has_field)
 {
@@ -597,7 +570,6 @@ void bh_v_pod_warn(const struct bh_rules_env *env, struct bh_str sub, const void
 
     if (old || sub.n)
         return;
-    app_armor(&w, p);
     faults = bh_names_all(env->a, bh_check_dns1123_label, p->metadata.name);
     if (faults.n) {
         struct bh_str list = faults.p[0];

@@ -37,6 +37,8 @@ struct bh_rules_env {
     /* May the user do this? When not, may write a short reason (NUL-terminated). A NULL hook: yes.
      */
     bool (*allowed)(void *arg, const struct bh_rules_access *q, char *reason, size_t reason_n);
+    /* Told while an object is prepared, whether or not it is refused later. A NULL hook: nobody. */
+    void (*warn)(void *arg, struct bh_str text);
     void *arg;
     bool no_privileged; /* privileged containers are refused (--allow-privileged=false) */
     struct bh_str user_name;

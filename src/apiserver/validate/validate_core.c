@@ -186,6 +186,28 @@ static void default_secret(const struct bh_rules_env *env, void *obj)
     s->string_data = (struct bh_str_map){0};
 }
 
+/* Whether key and certificate belong together is left to whoever uses them: only what holds neither
+ * is told. */
+static void secret_warn(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                        const void *old, struct bh_str_vec *out)
+{
+    static const char *const parts[][2] = {{"tls.crt", "certificate"}, {"tls.key", "key"}};
+    const struct bh_core_v1_secret *s = obj;
+
+    (void)sub;
+    (void)old;
+    if (!bh_str_eqc(s->type, "kubernetes.io/tls"))
+        return;
+    for (size_t i = 0; i < BH_COUNT(parts); i++) {
+        const struct bh_str *v = bh_str_map_get(&s->data, bh_s(parts[i][0]));
+
+        if (v && bh_str_find(*v, BH_S("-----BEGIN ")) >= 0)
+            continue;
+        bh_v_warn(env, out, "tls: failed to find any PEM data in %s input", parts[i][1]);
+        return;
+    }
+}
+
 /* ---- ServiceAccount ---- */
 
 static void service_account_create(const struct bh_rules_env *env, const void *obj,
@@ -770,7 +792,8 @@ const struct bh_rules bh_rules_core[] = {
     {.group = "",
      .kind = "Secret",
      .validate_create = secret_create,
-     .validate_update = secret_update},
+     .validate_update = secret_update,
+     .warn = secret_warn},
     {.group = "",
      .kind = "ServiceAccount",
      .prepare_create = service_account_prepare_create,

@@ -45,8 +45,6 @@ struct bh_str bh_pod_qos(const struct bh_rules_env *env, const struct bh_core_v1
 /* The deprecated annotation of a container, and the field that it stands for (NULL: no valid
  * profile). */
 #define BH_POD_APP_ARMOR "container.apparmor.security.beta.kubernetes.io/"
-struct bh_core_v1_app_armor_profile *bh_pod_app_armor_of(struct bh_arena *a,
-                                                         struct bh_str annotation);
 bool bh_pod_restartable(
     const struct bh_core_v1_container *c); /* restartPolicy Always of an init container */
 
