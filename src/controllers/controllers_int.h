@@ -21,7 +21,9 @@ struct ctl_informers *ctl_informers_free(struct ctl_informers *s);
 /* ops and arg must outlive the set. */
 struct bh_informer *ctl_subscribe(struct ctl_informers *s, const struct bh_kind *k,
                                   const struct bh_informer_ops *ops, void *arg);
-bool ctl_synced(const struct ctl_informers *s); /* every informer has delivered its first list */
+/* Whether all of them have delivered their first list: nothing is concluded from half a cache. A
+ * controller asks only for those it uses, and pauses its queue until then. */
+bool ctl_synced(struct bh_informer *const *informers, size_t n);
 
 /* What a controller is given. */
 struct ctl {

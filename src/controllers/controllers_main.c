@@ -10,7 +10,7 @@ static const char usage[] =
     "usage: bulkhead controller-manager --kubeconfig FILE [options]\n"
     "  --leader-elect[=BOOL]              take a Lease before working (default true)\n"
     "  --controllers LIST                 names, '*' or '-name', comma separated (default '*')\n"
-    "  --node-monitor-grace-period SECONDSs   silence after which a node is Unknown (default 50s)\n"
+    "  --node-monitor-grace-period TIME   silence after which a node is Unknown (default 50s)\n"
     "  --terminated-pod-gc-threshold N    terminated pods that may stay (default 12500)\n";
 
 static void *start(void *arg, struct bh_client *c, struct bh_err *err)
@@ -20,6 +20,36 @@ static void *start(void *arg, struct bh_client *c, struct bh_err *err)
 static void stop(void *self)
 {
     (void)bh_controllers_free(self);
+}
+
+/* "1h2m3s" and "500ms", as upstream's flags have it; a bare number is seconds. More than nothing, a
+ * day at most. */
+static bool duration_ms(struct bh_str s, int64_t *ret)
+{
+    static const struct {
+        const char *unit;
+        int64_t ms;
+    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"", 1000}};
+    int64_t total = 0, n;
+
+    while (s.n) {
+        size_t digits = 0, end, u = 0;
+
+        while (digits < s.n && s.p[digits] >= '0' && s.p[digits] <= '9')
+            digits++;
+        for (end = digits; end < s.n && (s.p[end] < '0' || s.p[end] > '9');)
+            end++;
+        while (u < BH_COUNT(units) && !bh_str_eqc(bh_str_sub(s, digits, end), units[u].unit))
+            u++;
+        if (u == BH_COUNT(units) || !bh_str_i64(bh_str_sub(s, 0, digits), 0, 86400000, &n))
+            return false;
+        total += n * units[u].ms;
+        if (total > 86400000)
+            return false;
+        s = bh_str_sub(s, end, s.n);
+    }
+    *ret = total;
+    return total > 0;
 }
 
 int bh_controller_manager_main(int argc, char **argv)
@@ -36,7 +66,6 @@ int bh_controller_manager_main(int argc, char **argv)
     struct bh_controllers_opts o = {0};
     struct bh_role r = {
         .name = "bulkhead-controller-manager", .start = start, .stop = stop, .arg = &o};
-    struct bh_str text;
     bool elect = true;
     int c;
 
@@ -55,15 +84,11 @@ int bh_controller_manager_main(int argc, char **argv)
             o.controllers = optarg;
             break;
         case GRACE:
-            text = bh_s(optarg);
-            if (bh_str_ends(text, BH_S("s")))
-                text.n--;
-            if (!bh_str_i64(text, 1, 86400, &o.node_grace_ms)) {
-                fprintf(stderr, "--node-monitor-grace-period: not a number of seconds: %s\n",
+            if (!duration_ms(bh_s(optarg), &o.node_grace_ms)) {
+                fprintf(stderr, "--node-monitor-grace-period: not a time like 40s or 1m30s: %s\n",
                         optarg);
                 return 2;
             }
-            o.node_grace_ms *= 1000;
             break;
         case THRESHOLD:
             if (!bh_str_i64(bh_s(optarg), -1, INT32_MAX, &o.terminated_pods_max)) {

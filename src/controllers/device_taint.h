@@ -53,6 +53,8 @@ struct dt_verdict dt_judge(const struct dt_index *x, const struct bh_obj *claim,
 /* Whether the rule's selector matches. Absent: nothing; {}: everything. */
 bool dt_rule_selects(const struct bh_obj *rule, struct bh_str driver, struct bh_str pool,
                      struct bh_str device);
+/* Calls fn for each claim that uses a device which the rule selects, once per device. */
+void dt_each_user(const struct dt_index *x, const struct bh_obj *rule, dt_claim_fn fn, void *arg);
 /* Devices published in the latest generation of their pools that the rule selects. */
 size_t dt_count_devices(const struct dt_index *x, const struct bh_obj *rule);
 

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "api/engine.h"
 #include "api/gen/core_v1.h"
 #include "api/gen/meta_v1.h"
 #include "api/gen/resource_v1.h"
@@ -15,6 +16,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "controllers/controllers_int.h"
 #include "controllers/device_taint.h"
@@ -25,15 +27,16 @@
 #define RETRY_MIN_MS     5
 #define RETRY_MAX_MS     1000000
 #define STATUS_PACE_MS   10000
-#define KEY_MAX          600
+#define STATUS_WORKERS   8
 
 struct evictor {
     struct ctl *ctl;
-    struct bh_informer *pods, *claims, *rules;
+    struct bh_informer *pods, *claims, *rules, *slices;
     struct dt_index *index;
-    struct bh_map plans;         /* pod key -> struct plan */
+    struct bh_map plans;         /* pod uid -> struct plan */
     struct bh_map evicted;       /* rule uid -> struct count: pods evicted since start */
     struct bh_workqueue *status; /* rule names whose status has to be looked at */
+    struct bh_link writes;       /* of status, under way */
 };
 
 struct count {
@@ -50,15 +53,18 @@ struct plan {
     struct dt_reason_vec reasons;
     uint64_t call;
     unsigned failures;
-    bool running; /* the steps have begun: the plan is not changed any more */
+    bool running; /* a step is under way: the plan is not changed before it ends */
+};
+
+/* A condition of a rule that is being written. */
+struct status_write {
+    struct bh_link link;
+    struct evictor *e;
+    struct bh_str key; /* the work queue's */
+    uint64_t call;
 };
 
 static void plan_run(void *arg);
-
-static struct bh_str pod_key(const struct bh_obj *o, char *buf)
-{
-    return bh_obj_key(o, buf, KEY_MAX);
-}
 
 static void plan_free(struct plan *p)
 {
@@ -71,9 +77,7 @@ static void plan_free(struct plan *p)
 
 static void plan_drop(struct plan *p)
 {
-    char buf[KEY_MAX];
-
-    (void)bh_map_del(&p->e->plans, pod_key(p->pod, buf));
+    (void)bh_map_del(&p->e->plans, p->pod->uid);
     plan_free(p);
 }
 
@@ -126,6 +130,7 @@ static void plan_retry(struct plan *p, const struct bh_err *err)
     for (unsigned i = 0; i < p->failures && ms < RETRY_MAX_MS; i++)
         ms *= 2;
     p->failures++;
+    p->running = false; /* until then it may be called off */
     bh_timer_start(&p->timer, ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS);
 }
 
@@ -210,7 +215,7 @@ static void plan_run(void *arg)
     struct plan *p = arg;
     int64_t wait = p->at_ns - bh_loop_wall_ns(p->e->ctl->loop);
 
-    if (!p->running && wait > 0) { /* the wall clock moved, or the plan is far off */
+    if (wait > 0) { /* the wall clock moved, or the plan is far off */
         bh_timer_start_ns(&p->timer, wait);
         return;
     }
@@ -232,13 +237,12 @@ static void rules_touched(struct evictor *e, const struct dt_reason_vec *v)
             bh_workqueue_add_after(e->status, v->p[i].rule, STATUS_PACE_MS);
 }
 
+/* Takes the arena, which holds the verdict's reasons. */
 static void plan_set(struct evictor *e, struct bh_obj *pod, const struct dt_verdict *v,
                      struct bh_arena *a)
 {
-    char buf[KEY_MAX];
-    struct bh_str key = pod_key(pod, buf);
-    struct plan *p = bh_map_get(&e->plans, key);
-    int64_t wait;
+    struct plan *p = bh_map_get(&e->plans, pod->uid);
+    int64_t wait = v->at_ns - bh_loop_wall_ns(e->ctl->loop);
 
     if (p && p->running) {
         (void)bh_arena_free(a);
@@ -248,25 +252,25 @@ static void plan_set(struct evictor *e, struct bh_obj *pod, const struct dt_verd
         p = bh_calloc(1, sizeof(*p));
         p->e = e;
         bh_timer_init(&p->timer, e->ctl->loop, plan_run, p);
-        (void)bh_map_put(&e->plans, key, p);
+        (void)bh_map_put(&e->plans, pod->uid, p);
     }
+    (void)bh_obj_ref(pod);
     (void)bh_obj_unref(p->pod);
-    p->pod = bh_obj_ref(pod);
+    p->pod = pod;
     (void)bh_arena_free(p->arena);
     p->arena = a;
     p->reasons = v->reasons;
     p->at_ns = v->at_ns;
-    wait = p->at_ns - bh_loop_wall_ns(e->ctl->loop);
-    bh_timer_start_ns(&p->timer, wait > 0 ? wait : 0);
+    if (!p->failures || !bh_timer_armed(&p->timer)) /* else the pause after a failure counts */
+        bh_timer_start_ns(&p->timer, wait > 0 ? wait : 0);
     rules_touched(e, &p->reasons);
 }
 
 static void plan_cancel(struct evictor *e, struct bh_obj *pod, bool deleted)
 {
-    char buf[KEY_MAX];
-    struct plan *p = bh_map_get(&e->plans, pod_key(pod, buf));
+    struct plan *p = bh_map_get(&e->plans, pod->uid);
 
-    if (!p || (p->running && !deleted))
+    if (!p || p->running) /* the answer under way ends it, and counts it */
         return;
     if (!deleted)
         bh_event(e->ctl->recorder, pod, "Normal", "DeviceTaintManagerEviction",
@@ -391,11 +395,12 @@ static struct rule_counts rule_waiting(struct evictor *e, const struct bh_obj *r
 
     for (size_t it = 0; bh_map_next(&e->plans, &it, NULL, &v);) {
         struct plan *p = v;
+        struct bh_obj *pod = bh_informer_get(e->pods, p->pod->ns, p->pod->name);
         bool concerns = false;
 
         for (size_t i = 0; i < p->reasons.n; i++)
             concerns = concerns || bh_str_eq(p->reasons.p[i].rule_uid, rule->uid);
-        if (!concerns)
+        if (!concerns || !pod || pod->deleting || !bh_str_eq(pod->uid, p->pod->uid))
             continue;
         c.pods++;
         (void)bh_map_put(&spaces, p->pod->ns, p);
@@ -405,53 +410,59 @@ static struct rule_counts rule_waiting(struct evictor *e, const struct bh_obj *r
     return c;
 }
 
-static void rule_simulate(struct evictor *e, const struct bh_obj *rule, struct bh_buf *msg)
+struct simulation {
+    struct evictor *e;
+    const struct bh_obj *rule;
+    struct bh_map claims, pods, spaces; /* sets: claim keys, pod uids, namespaces */
+    size_t allocated;
+};
+
+static void simulate_claim(void *arg, struct bh_str key)
 {
-    struct rule_counts c = {0, 0};
-    struct bh_map spaces = {0};
-    size_t allocated = 0;
-    struct bh_obj *o;
+    struct simulation *s = arg;
+    struct bh_str name = key, ns = bh_str_cut(&name, '/');
+    struct bh_obj *c = bh_informer_get(s->e->claims, ns, name);
+    const struct bh_resource_v1_resource_claim *claim = c ? bh_obj_struct(c) : NULL;
 
-    for (size_t it = 0; (o = bh_informer_next(e->claims, &it));) {
-        const struct bh_resource_v1_resource_claim *claim = bh_obj_struct(o);
+    if (!c || !claim->status.allocation || bh_map_put(&s->claims, key, s))
+        return;
+    for (size_t i = 0; i < claim->status.allocation->devices.results.n; i++) {
+        const struct bh_resource_v1_device_request_allocation_result *r =
+            &claim->status.allocation->devices.results.p[i];
 
-        for (size_t i = 0;
-             claim->status.allocation && i < claim->status.allocation->devices.results.n; i++) {
-            const struct bh_resource_v1_device_request_allocation_result *r =
-                &claim->status.allocation->devices.results.p[i];
-
-            allocated += dt_rule_selects(rule, r->driver, r->pool, r->device);
-        }
+        s->allocated += dt_rule_selects(s->rule, r->driver, r->pool, r->device);
     }
-    for (size_t it = 0; (o = bh_informer_next(e->pods, &it));) {
+    for (size_t i = 0; i < claim->status.reserved_for.n; i++) {
+        const struct bh_resource_v1_resource_claim_consumer_reference *r =
+            &claim->status.reserved_for.p[i];
+        struct bh_obj *pod = bh_informer_get(s->e->pods, ns, r->name);
         BH_AUTO_ARENA a = bh_arena_new(0);
 
-        if (o->deleting || judge_pod(e, o, rule, a).at_ns == DT_NEVER)
+        if (!pod || pod->deleting || !bh_str_eq(pod->uid, r->uid) ||
+            judge_pod(s->e, pod, s->rule, a).at_ns == DT_NEVER)
             continue;
-        c.pods++;
-        (void)bh_map_put(&spaces, o->ns, o);
+        (void)bh_map_put(&s->pods, pod->uid, s);
+        (void)bh_map_put(&s->spaces, pod->ns, s);
     }
-    c.namespaces = spaces.n;
-    bh_map_done(&spaces);
-    size_t devices = dt_count_devices(e->index, rule);
-    bh_buf_addf(msg, "%zu published device%s selected. %zu allocated device%s selected. ", devices,
-                plural(devices), allocated, plural(allocated));
-    if (c.pods)
-        bh_buf_addf(msg,
-                    "%zu pod%s would be evicted in %zu %snamespace%s if the effect was NoExecute. ",
-                    c.pods, plural(c.pods), c.namespaces, c.namespaces == 1 ? "" : "different ",
-                    plural(c.namespaces));
-    else
-        bh_buf_addz(msg, "No pod would be evicted if the effect was NoExecute. ");
-    bh_buf_addz(msg, "This information will not be updated again. Recreate the DeviceTaintRule to "
-                     "trigger an update.");
 }
 
-static void status_written(void *arg, const struct bh_client_res *res)
+static void rule_simulate(struct evictor *e, const struct bh_obj *rule, struct bh_buf *msg)
 {
-    (void)arg;
-    if (res->err.code != BH_OK && res->err.code != BH_E_NOT_FOUND)
-        bh_log(BH_DEBUG, "rule status not written", BH_CSTR("error", res->err.msg));
+    struct simulation s = {.e = e, .rule = rule};
+    size_t devices = dt_count_devices(e->index, rule);
+
+    dt_each_user(e->index, rule, simulate_claim, &s);
+    bh_buf_addf(msg, "%zu published device%s selected. %zu allocated device%s selected. ", devices,
+                plural(devices), s.allocated, plural(s.allocated));
+    bh_buf_addf(msg,
+                "%zu pod%s would be evicted in %zu %snamespace%s if the effect was NoExecute. ",
+                s.pods.n, plural(s.pods.n), s.spaces.n, s.spaces.n == 1 ? "" : "different ",
+                plural(s.spaces.n));
+    bh_buf_addz(msg, "This information will not be updated again. Recreate the DeviceTaintRule to "
+                     "trigger an update.");
+    bh_map_done(&s.claims);
+    bh_map_done(&s.pods);
+    bh_map_done(&s.spaces);
 }
 
 static const struct bh_meta_v1_condition *
@@ -463,67 +474,72 @@ rule_condition(const struct bh_resource_v1beta2_device_taint_rule *r)
     return NULL;
 }
 
-static void status_sync(void *arg, struct bh_str name)
+/* How long the condition has to wait: 0 when it may be written, <0 when it never will be again.
+ * Only a rule that changed is answered at once. */
+static int64_t status_wait_ms(const struct bh_resource_v1beta2_device_taint_rule *r,
+                              const struct bh_meta_v1_condition *old, int64_t wall_ns)
 {
-    struct evictor *e = arg;
-    struct bh_obj *o = bh_informer_get(e->rules, (struct bh_str){0}, name);
-    const struct bh_resource_v1beta2_device_taint_rule *r;
-    const struct bh_meta_v1_condition *old;
-    BH_AUTO_BUF msg = {.max = BH_MESSAGE_BYTES_MAX}, b = {.max = 8192};
-    const char *status = "False", *reason;
-    const struct count *n;
+    int64_t age_ms;
+
+    if (!old || old->observed_generation != r->metadata.generation)
+        return 0;
+    if (bh_str_eqc(r->spec.taint.effect, "None")) /* counted once */
+        return -1;
+    age_ms = wall_ns / 1000000 - old->last_transition_time.sec * 1000;
+    return age_ms >= 0 && age_ms < STATUS_PACE_MS ? STATUS_PACE_MS - age_ms : 0;
+}
+
+/* Condition status and reason; the message goes to msg. */
+static bool status_of(struct evictor *e, const struct bh_obj *o, const char **reason,
+                      struct bh_buf *msg)
+{
+    const struct bh_resource_v1beta2_device_taint_rule *r = bh_obj_struct(o);
+    const struct count *n = bh_map_get(&e->evicted, o->uid);
+    struct rule_counts c = {0, 0};
+
+    if (bh_str_eqc(r->spec.taint.effect, "NoExecute")) {
+        c = rule_waiting(e, o);
+        *reason = c.pods ? "PodsPendingEviction" : n ? "Completed" : "NotStarted";
+        if (c.pods)
+            bh_buf_addf(msg, "%zu pod%s to be evicted in %zu %snamespace%s.", c.pods,
+                        c.pods == 1 ? " needs" : "s need", c.namespaces,
+                        c.namespaces == 1 ? "" : "different ", plural(c.namespaces));
+    } else if (bh_str_eqc(r->spec.taint.effect, "None")) {
+        *reason = "NoEffect";
+        rule_simulate(e, o, msg);
+    } else {
+        *reason = "OtherEffect";
+        bh_buf_addf(msg, "Effect %.*s does not evict pods.", BH_SF(r->spec.taint.effect));
+    }
+    if (n)
+        bh_buf_addf(msg, "%s%" PRId64 " pod%s evicted since starting the controller.",
+                    msg->n ? " " : "", n->n, plural((size_t)n->n));
+    return c.pods > 0;
+}
+
+static void status_written(void *arg, const struct bh_client_res *res)
+{
+    struct status_write *w = arg;
+    struct evictor *e = w->e;
+    struct bh_str key = w->key;
+    bool ok = res->err.code == BH_OK || res->err.code == BH_E_NOT_FOUND;
+
+    if (!ok)
+        bh_log(BH_DEBUG, "rule status not written", BH_CSTR("error", res->err.msg));
+    bh_list_del(&w->link);
+    bh_free(w);
+    bh_workqueue_done(e->status, key, ok ? BH_WORK_OK : BH_WORK_RETRY);
+}
+
+static void status_write(struct evictor *e, struct bh_str key, const struct bh_obj *o,
+                         const char *status, const char *reason, struct bh_str message)
+{
+    const struct bh_resource_v1beta2_device_taint_rule *r = bh_obj_struct(o);
+    struct status_write *w = bh_calloc(1, sizeof(*w));
+    BH_AUTO_BUF b = {.max = 8192};
     int64_t wall = bh_loop_wall_ns(e->ctl->loop);
     char when[64];
 
-    if (!o || !ctl_synced(e->ctl->informers)) {
-        bh_workqueue_done(e->status, name, o ? BH_WORK_RETRY : BH_WORK_OK);
-        return;
-    }
-    r = bh_obj_struct(o);
-    old = rule_condition(r);
-    n = bh_map_get(&e->evicted, o->uid);
-    if (old && old->observed_generation == r->metadata.generation) {
-        int64_t age_ms = wall / 1000000 - old->last_transition_time.sec * 1000;
-
-        if (bh_str_eqc(r->spec.taint.effect, "None")) { /* counted once */
-            bh_workqueue_done(e->status, name, BH_WORK_OK);
-            return;
-        }
-        if (age_ms >= 0 && age_ms < STATUS_PACE_MS) {
-            bh_workqueue_add_after(e->status, name, STATUS_PACE_MS - age_ms);
-            bh_workqueue_done(e->status, name, BH_WORK_OK);
-            return;
-        }
-    }
-    if (bh_str_eqc(r->spec.taint.effect, "NoExecute")) {
-        struct rule_counts c = rule_waiting(e, o);
-
-        reason = c.pods ? "PodsPendingEviction" : n ? "Completed" : "NotStarted";
-        if (c.pods) {
-            status = "True";
-            bh_buf_addf(&msg,
-                        c.pods == 1 ? "1 pod needs to be evicted in "
-                                    : "%zu pods need to be evicted in ",
-                        c.pods);
-            bh_buf_addf(&msg, c.namespaces == 1 ? "1 namespace." : "%zu different namespaces.",
-                        c.namespaces);
-        }
-    } else if (bh_str_eqc(r->spec.taint.effect, "None")) {
-        reason = "NoEffect";
-        rule_simulate(e, o, &msg);
-    } else {
-        reason = "OtherEffect";
-        bh_buf_addf(&msg, "Effect %.*s does not evict pods.", BH_SF(r->spec.taint.effect));
-    }
-    if (n)
-        bh_buf_addf(&msg, "%s%" PRId64 " pod%s evicted since starting the controller.",
-                    msg.n ? " " : "", n->n, plural((size_t)n->n));
-    if (old && bh_str_eqc(old->status, status) && bh_str_eqc(old->reason, reason) &&
-        bh_str_eq(old->message, bh_buf_str(&msg)) &&
-        old->observed_generation == r->metadata.generation) {
-        bh_workqueue_done(e->status, name, BH_WORK_OK);
-        return;
-    }
     bh_buf_addf(&b,
                 "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"conditions\":[{\"type\":"
                 "\"EvictionInProgress\","
@@ -531,13 +547,40 @@ static void status_sync(void *arg, struct bh_str name)
                 ",\"lastTransitionTime\":\"%.*s\",\"message\":",
                 BH_SF(o->uid), status, reason, r->metadata.generation,
                 BH_SF(bh_time_fmt((struct bh_time){wall / 1000000000, 0}, when)));
-    bh_json_write_str(&b, bh_buf_str(&msg));
+    bh_json_write_str(&b, message);
     bh_buf_addz(&b, "}]}}");
-    (void)bh_client_patch(e->ctl->client, o->kind, (struct bh_str){0}, name, "status",
-                          BH_PATCH_STRATEGIC, bh_buf_str(&b), status_written, NULL);
+    w->e = e;
+    w->key = key;
+    bh_list_add_tail(&e->writes, &w->link);
+    w->call = bh_client_patch(e->ctl->client, o->kind, (struct bh_str){0}, o->name, "status",
+                              BH_PATCH_STRATEGIC, bh_buf_str(&b), status_written, w);
+}
+
+static void status_sync(void *arg, struct bh_str name)
+{
+    struct evictor *e = arg;
+    struct bh_obj *o = bh_informer_get(e->rules, (struct bh_str){0}, name);
+    const struct bh_resource_v1beta2_device_taint_rule *r = o ? bh_obj_struct(o) : NULL;
+    const struct bh_meta_v1_condition *old = o ? rule_condition(r) : NULL;
+    int64_t wait = o ? status_wait_ms(r, old, bh_loop_wall_ns(e->ctl->loop)) : -1;
+    BH_AUTO_BUF msg = {.max = BH_MESSAGE_BYTES_MAX};
+    const char *reason, *status;
+
+    if (wait != 0) {
+        if (wait > 0)
+            bh_workqueue_add_after(e->status, name, wait);
+        bh_workqueue_done(e->status, name, BH_WORK_OK);
+        return;
+    }
+    status = status_of(e, o, &reason, &msg) ? "True" : "False";
     if (bh_str_eqc(bh_s(status), "True"))
         bh_workqueue_add_after(e->status, name, STATUS_PACE_MS);
-    bh_workqueue_done(e->status, name, BH_WORK_OK);
+    if (old && bh_str_eqc(old->status, status) && bh_str_eqc(old->reason, reason) &&
+        bh_str_eq(old->message, bh_buf_str(&msg)) &&
+        old->observed_generation == r->metadata.generation)
+        bh_workqueue_done(e->status, name, BH_WORK_OK);
+    else
+        status_write(e, name, o, status, reason, bh_buf_str(&msg));
 }
 
 /* ---- events ---- */
@@ -594,18 +637,28 @@ static void claim_added(void *arg, struct bh_obj *o)
     dt_index_claim(e->index, NULL, o);
     claim_judge(e, o);
 }
+/* What bears on eviction: devices and consumers. Health and conditions of devices change often. */
+static bool claim_same(const struct bh_resource_v1_resource_claim *a,
+                       const struct bh_resource_v1_resource_claim *b)
+{
+    if (!a->status.allocation != !b->status.allocation ||
+        a->status.reserved_for.n != b->status.reserved_for.n)
+        return false;
+    for (size_t i = 0; i < a->status.reserved_for.n; i++)
+        if (!bh_str_eq(a->status.reserved_for.p[i].uid, b->status.reserved_for.p[i].uid))
+            return false;
+    return !a->status.allocation || bh_msg_equal(&bh_resource_v1_allocation_result_type,
+                                                 a->status.allocation, b->status.allocation);
+}
+
 static void claim_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
 {
-    const struct bh_resource_v1_resource_claim *was = bh_obj_struct(old);
     struct evictor *e = arg;
 
+    if (claim_same(bh_obj_struct(old), bh_obj_struct(o)))
+        return;
     dt_index_claim(e->index, old, o);
-    for (size_t i = 0; i < was->status.reserved_for.n; i++) { /* those that it no longer knows */
-        struct bh_obj *pod = bh_informer_get(e->pods, o->ns, was->status.reserved_for.p[i].name);
-
-        if (pod)
-            pod_judge(e, pod);
-    }
+    claim_judge(e, old); /* also those that it no longer knows */
     claim_judge(e, o);
 }
 static void claim_deleted(void *arg, struct bh_obj *last)
@@ -613,6 +666,7 @@ static void claim_deleted(void *arg, struct bh_obj *last)
     struct evictor *e = arg;
 
     dt_index_claim(e->index, last, NULL);
+    claim_judge(e, last);
 }
 static void pod_added(void *arg, struct bh_obj *o)
 {
@@ -620,13 +674,23 @@ static void pod_added(void *arg, struct bh_obj *o)
         ((const struct bh_core_v1_pod *)bh_obj_struct(o))->status.extended_resource_claim_status)
         pod_judge(arg, o);
 }
+static bool same_claim_names(const struct bh_core_v1_pod *a, const struct bh_core_v1_pod *b)
+{
+    if (a->status.resource_claim_statuses.n != b->status.resource_claim_statuses.n ||
+        !a->status.extended_resource_claim_status != !b->status.extended_resource_claim_status)
+        return false;
+    for (size_t i = 0; i < a->status.resource_claim_statuses.n; i++)
+        if (!bh_str_eq(a->status.resource_claim_statuses.p[i].resource_claim_name,
+                       b->status.resource_claim_statuses.p[i].resource_claim_name))
+            return false;
+    return true;
+}
 static void pod_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
 {
     const struct bh_core_v1_pod *a = bh_obj_struct(old), *b = bh_obj_struct(o);
 
     if (old->deleting != o->deleting || !bh_str_eq(a->spec.node_name, b->spec.node_name) ||
-        a->status.resource_claim_statuses.n != b->status.resource_claim_statuses.n ||
-        !a->status.extended_resource_claim_status != !b->status.extended_resource_claim_status)
+        !same_claim_names(a, b))
         pod_added(arg, o);
 }
 static void pod_deleted(void *arg, struct bh_obj *last)
@@ -634,10 +698,21 @@ static void pod_deleted(void *arg, struct bh_obj *last)
     plan_cancel(arg, last, true);
 }
 
-static const struct bh_informer_ops slice_ops = {slice_added, slice_updated, slice_deleted, NULL};
-static const struct bh_informer_ops rule_ops = {rule_added, rule_updated, rule_deleted, NULL};
-static const struct bh_informer_ops claim_ops = {claim_added, claim_updated, claim_deleted, NULL};
-static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, NULL};
+static void evictor_begin(void *arg)
+{
+    struct evictor *e = arg;
+
+    if (ctl_synced((struct bh_informer *[]){e->slices, e->rules, e->claims, e->pods}, 4))
+        bh_workqueue_resume(e->status);
+}
+
+static const struct bh_informer_ops slice_ops = {slice_added, slice_updated, slice_deleted,
+                                                 evictor_begin};
+static const struct bh_informer_ops rule_ops = {rule_added, rule_updated, rule_deleted,
+                                                evictor_begin};
+static const struct bh_informer_ops claim_ops = {claim_added, claim_updated, claim_deleted,
+                                                 evictor_begin};
+static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, evictor_begin};
 
 static void *evictor_start(struct ctl *c)
 {
@@ -645,8 +720,10 @@ static void *evictor_start(struct ctl *c)
 
     e->ctl = c;
     e->index = dt_index_new();
-    e->status = bh_workqueue_new(c->loop, 1, status_sync, e);
-    (void)ctl_subscribe(c->informers, &bh_resource_v1_resource_slice_kind, &slice_ops, e);
+    bh_list_init(&e->writes);
+    e->status = bh_workqueue_new(c->loop, STATUS_WORKERS, status_sync, e);
+    bh_workqueue_pause(e->status);
+    e->slices = ctl_subscribe(c->informers, &bh_resource_v1_resource_slice_kind, &slice_ops, e);
     e->rules =
         ctl_subscribe(c->informers, &bh_resource_v1beta2_device_taint_rule_kind, &rule_ops, e);
     e->claims = ctl_subscribe(c->informers, &bh_resource_v1_resource_claim_kind, &claim_ops, e);
@@ -659,6 +736,13 @@ static void evictor_stop(void *self)
     struct evictor *e = self;
     void *v;
 
+    bh_list_for_safe(l, &e->writes)
+    {
+        struct status_write *w = bh_container(l, struct status_write, link);
+
+        bh_client_cancel(e->ctl->client, w->call);
+        bh_free(w);
+    }
     for (size_t it = 0; bh_map_next(&e->plans, &it, NULL, &v);)
         plan_free(v);
     bh_map_done(&e->plans);

@@ -17,6 +17,8 @@ struct taint { /* heap strings */
 };
 
 struct device {
+    struct bh_link used;  /* in dt_index->used while somebody uses it */
+    struct bh_str key;    /* "driver/pool/device", heap */
     struct taint *taints; /* NoExecute ones of its slice */
     size_t n_taints;
     struct bh_map users; /* claim keys -> the device itself (a set) */
@@ -33,11 +35,15 @@ struct dt_index {
     struct bh_map devices; /* "driver/pool/device" -> struct device */
     struct bh_map pools;   /* "driver/pool" -> struct pool */
     struct bh_map rules;   /* name -> struct bh_obj *, referenced */
+    struct bh_link used;   /* devices with users: a rule need not look at the others */
 };
 
 struct dt_index *dt_index_new(void)
 {
-    return bh_calloc(1, sizeof(struct dt_index));
+    struct dt_index *x = bh_calloc(1, sizeof(*x));
+
+    bh_list_init(&x->used);
+    return x;
 }
 
 static void taints_free(struct taint *t, size_t n)
@@ -47,6 +53,15 @@ static void taints_free(struct taint *t, size_t n)
         bh_free((void *)(uintptr_t)t[i].value.p);
     }
     bh_free(t);
+}
+
+static void device_free(struct device *d)
+{
+    bh_list_del(&d->used);
+    taints_free(d->taints, d->n_taints);
+    bh_map_done(&d->users);
+    bh_free((void *)(uintptr_t)d->key.p);
+    bh_free(d);
 }
 
 static void objs_free(struct bh_map *m)
@@ -64,13 +79,8 @@ struct dt_index *dt_index_free(struct dt_index *x)
 
     if (!x)
         return NULL;
-    for (size_t it = 0; bh_map_next(&x->devices, &it, NULL, &v);) {
-        struct device *d = v;
-
-        taints_free(d->taints, d->n_taints);
-        bh_map_done(&d->users);
-        bh_free(d);
-    }
+    for (size_t it = 0; bh_map_next(&x->devices, &it, NULL, &v);)
+        device_free(v);
     bh_map_done(&x->devices);
     for (size_t it = 0; bh_map_next(&x->pools, &it, NULL, &v);) {
         struct pool *p = v;
@@ -97,6 +107,7 @@ static struct device *device_get(struct dt_index *x, struct bh_str key)
 
     if (!d) {
         d = bh_calloc(1, sizeof(*d));
+        d->key = (struct bh_str){bh_strdup_c(key), key.n};
         (void)bh_map_put(&x->devices, key, d);
     }
     return d;
@@ -110,9 +121,7 @@ static void device_drop_idle(struct dt_index *x, struct bh_str key)
     if (!d || d->published || d->users.n)
         return;
     (void)bh_map_del(&x->devices, key);
-    taints_free(d->taints, d->n_taints);
-    bh_map_done(&d->users);
-    bh_free(d);
+    device_free(d);
 }
 
 static bool taints_equal(const struct device *d, const struct bh_resource_v1_device_taint_vec *v)
@@ -263,19 +272,17 @@ static void key_split(struct bh_str key, struct bh_str *driver, struct bh_str *p
 void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn,
                    void *arg)
 {
-    struct bh_str name = o ? o->name : old->name, key, driver, pool, device;
+    struct bh_str name = o ? o->name : old->name, driver, pool, device;
     struct bh_obj *prev =
         o ? bh_map_put(&x->rules, name, bh_obj_ref(o)) : bh_map_del(&x->rules, name);
-    void *v;
 
-    for (size_t it = 0; bh_map_next(&x->devices, &it, &key, &v);) {
-        struct device *d = v;
+    bh_list_for(it, &x->used)
+    {
+        struct device *d = bh_container(it, struct device, used);
 
-        if (d->users.n == 0)
-            continue;
-        key_split(key, &driver, &pool, &device);
-        if ((prev && dt_rule_selects(prev, driver, pool, device)) ||
-            (o && dt_rule_selects(o, driver, pool, device)))
+        key_split(d->key, &driver, &pool, &device);
+        if (fn && ((prev && dt_rule_selects(prev, driver, pool, device)) ||
+                   (o && dt_rule_selects(o, driver, pool, device))))
             tell_users(d, fn, arg);
     }
     (void)bh_obj_unref(prev);
@@ -296,13 +303,29 @@ size_t dt_count_devices(const struct dt_index *x, const struct bh_obj *rule)
 
 /* ---- claims ---- */
 
+static void device_user(struct dt_index *x, struct bh_str key, struct bh_str claim, bool uses)
+{
+    struct device *d = device_get(x, key);
+
+    if (uses) {
+        (void)bh_map_put(&d->users, claim, d);
+        if (!bh_link_on(&d->used))
+            bh_list_add_tail(&x->used, &d->used);
+        return;
+    }
+    (void)bh_map_del(&d->users, claim);
+    if (d->users.n == 0)
+        bh_list_del(&d->used);
+}
+
 void dt_index_claim(struct dt_index *x, struct bh_obj *old, struct bh_obj *o)
 {
+    enum { LEAVE, USE, TIDY, STEPS };
     BH_AUTO_ARENA a = bh_arena_new(0);
-    char buf[640];
+    char buf[1024];
 
-    for (int pass = 0; pass < 2; pass++) {
-        struct bh_obj *c = pass == 0 ? old : o;
+    for (int step = LEAVE; step < STEPS; step++) {
+        struct bh_obj *c = step == USE ? o : old;
         const struct bh_resource_v1_resource_claim *claim = c ? bh_obj_struct(c) : NULL;
 
         if (!claim || !claim->status.allocation)
@@ -311,16 +334,26 @@ void dt_index_claim(struct dt_index *x, struct bh_obj *old, struct bh_obj *o)
             const struct bh_resource_v1_device_request_allocation_result *r =
                 &claim->status.allocation->devices.results.p[i];
             struct bh_str key = device_key(a, r->driver, r->pool, r->device);
-            struct device *d = device_get(x, key);
 
-            if (pass == 1) {
-                (void)bh_map_put(&d->users, bh_obj_key(c, buf, sizeof(buf)), d);
-            } else {
-                (void)bh_map_del(&d->users, bh_obj_key(c, buf, sizeof(buf)));
-                if (!o)
-                    device_drop_idle(x, key);
-            }
+            if (step == TIDY)
+                device_drop_idle(x, key);
+            else
+                device_user(x, key, bh_obj_key(c, buf, sizeof(buf)), step == USE);
         }
+    }
+}
+
+void dt_each_user(const struct dt_index *x, const struct bh_obj *rule, dt_claim_fn fn, void *arg)
+{
+    struct bh_str driver, pool, device;
+
+    bh_list_for(it, &x->used)
+    {
+        struct device *d = bh_container(it, struct device, used);
+
+        key_split(d->key, &driver, &pool, &device);
+        if (dt_rule_selects(rule, driver, pool, device))
+            tell_users(d, fn, arg);
     }
 }
 

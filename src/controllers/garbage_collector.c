@@ -1,9 +1,14 @@
 /* garbage-collector-controller: dependents follow their owners.
  *
- * It watches every stored kind. Background: an object all of whose owners are gone is deleted.
- * Foreground: an object with the finalizer foregroundDeletion waits until the dependents that block
- * it are gone. Orphan: an object with the finalizer orphan gives its dependents up. Whether an
- * owner is gone is asked of the server, never concluded from the cache alone.
+ * It watches every stored kind. Each owner of an object is solid (there, and not waiting for this
+ * object to go), waiting (being deleted in the foreground, and this object blocks it) or dangling
+ * (gone). While one is solid the object stays and loses its references to the others; else it is
+ * deleted: in the foreground when it is waited for and has dependents itself, by its own
+ * finalizer's policy otherwise. An object with the finalizer foregroundDeletion goes when no
+ * dependent blocks it any more; one with the finalizer orphan first gives its dependents up.
+ *
+ * The cache may say that an owner is there (its deletion will come as an event), never that it is
+ * gone: that is asked of the server.
  */
 #include <stdio.h>
 
@@ -36,18 +41,23 @@ struct gc {
     struct bh_link works;
 };
 
+enum owner_state { OWNER_SOLID = 1, OWNER_WAITING, OWNER_DANGLING };
+
 struct work {
     struct bh_link link;
     struct gc *gc;
     struct bh_arena *arena;
     struct bh_str key;
     struct bh_obj *obj;
-    size_t i;      /* owner that is being asked about */
-    bool any_live; /* some owner still exists */
+    size_t i;                /* owner that is being asked about, or dependent to be orphaned */
+    enum owner_state *owner; /* one for each reference */
+    struct bh_str_vec deps;  /* queue keys of dependents to be orphaned */
+    bool failed;             /* one of them was not */
     uint64_t call;
 };
 
 static void owners_next(struct work *w);
+static void orphan_next(struct work *w);
 
 static const struct bh_meta_v1_object_meta *meta_of(const struct bh_obj *o)
 {
@@ -105,63 +115,181 @@ static void work_written(void *arg, const struct bh_client_res *res)
 
 /* ---- dependents: are the owners still there? ---- */
 
-static void owners_done(struct work *w)
+static const struct bh_map *dependents_of(const struct work *w)
+{
+    return bh_map_get(&w->gc->dependents, w->obj->uid);
+}
+
+static size_t owners_in(const struct work *w, enum owner_state s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < meta_of(w->obj)->owner_references.n; i++)
+        n += w->owner[i] == s;
+    return n;
+}
+
+static void strategic(struct work *w, const struct bh_obj *o, const struct bh_buf *b,
+                      bh_client_fn fn)
+{
+    w->call = bh_client_patch(w->gc->ctl->client, o->kind, o->ns, o->name, "", BH_PATCH_STRATEGIC,
+                              bh_buf_str(b), fn, w);
+}
+
+/* The object stays, without its references to owners that are gone or wait for it. */
+static void owners_unref(struct work *w)
 {
     const struct bh_meta_v1_object_meta *m = meta_of(w->obj);
-    struct bh_client_req req = {
-        .verb = BH_VERB_DELETE, .kind = w->obj->kind, .ns = w->obj->ns, .name = w->obj->name};
+    BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
+    bool any = false;
+
+    bh_buf_addf(&b, "{\"metadata\":{\"uid\":\"%.*s\",\"ownerReferences\":[", BH_SF(w->obj->uid));
+    for (size_t i = 0; i < m->owner_references.n; i++) {
+        if (w->owner[i] == OWNER_SOLID)
+            continue;
+        bh_buf_addf(&b, "%s{\"$patch\":\"delete\",\"uid\":", any ? "," : "");
+        bh_json_write_str(&b, m->owner_references.p[i].uid);
+        bh_buf_addc(&b, '}');
+        any = true;
+    }
+    bh_buf_addz(&b, "]}}");
+    strategic(w, w->obj, &b, work_written);
+}
+
+static void delete_with(struct work *w, const char *policy)
+{
     BH_AUTO_BUF b = {.max = 4096};
 
-    if (w->any_live || !m->owner_references.n) {
-        work_end(w, BH_WORK_OK);
-        return;
-    }
     bh_log(BH_INFO, "collecting an object without owners", BH_STR("kind", w->obj->kind->kind),
            BH_STR("namespace", w->obj->ns), BH_STR("name", w->obj->name));
-    bh_buf_addf(
-        &b,
-        "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\",\"propagationPolicy\":\"Background\","
-        "\"preconditions\":{\"uid\":\"%.*s\"}}",
-        BH_SF(w->obj->uid));
-    req.body = bh_buf_str(&b);
-    w->call = bh_client_call(w->gc->ctl->client, &req, work_written, w);
+    bh_buf_addf(&b,
+                "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\",\"propagationPolicy\":\"%s\","
+                "\"preconditions\":{\"uid\":\"%.*s\"}}",
+                policy, BH_SF(w->obj->uid));
+    w->call = bh_client_call(w->gc->ctl->client,
+                             &(struct bh_client_req){.verb = BH_VERB_DELETE,
+                                                     .kind = w->obj->kind,
+                                                     .ns = w->obj->ns,
+                                                     .name = w->obj->name,
+                                                     .body = bh_buf_str(&b)},
+                             work_written, w);
+}
+
+static void unblocked(void *arg, const struct bh_client_res *res)
+{
+    struct work *w = arg;
+
+    if (res->err.code == BH_OK)
+        delete_with(w, "Foreground");
+    else
+        work_written(w, res);
+}
+
+/* A dependent of ours is being deleted in the foreground itself: it may wait for us, we for it. We
+ * stop blocking our owners, which breaks the circle. */
+static bool unblock(struct work *w, const struct bh_map *deps)
+{
+    const struct bh_meta_v1_object_meta *m = meta_of(w->obj);
+    BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
+    bool circle = false, any = false;
+    struct bh_str key;
+
+    for (size_t it = 0; bh_map_next(deps, &it, &key, NULL);) {
+        const struct bh_obj *d = object_of(w->gc, key);
+
+        circle = circle || (d && d->deleting && has_finalizer(d, "foregroundDeletion"));
+    }
+    bh_buf_addf(&b, "{\"metadata\":{\"uid\":\"%.*s\",\"ownerReferences\":[", BH_SF(w->obj->uid));
+    for (size_t i = 0; circle && i < m->owner_references.n; i++) {
+        if (!m->owner_references.p[i].block_owner_deletion)
+            continue;
+        bh_buf_addf(&b, "%s{\"blockOwnerDeletion\":false,\"uid\":", any ? "," : "");
+        bh_json_write_str(&b, m->owner_references.p[i].uid);
+        bh_buf_addc(&b, '}');
+        any = true;
+    }
+    bh_buf_addz(&b, "]}}");
+    if (any)
+        strategic(w, w->obj, &b, unblocked);
+    return any;
+}
+
+static void owners_done(struct work *w)
+{
+    size_t total = meta_of(w->obj)->owner_references.n, solid = owners_in(w, OWNER_SOLID);
+    const struct bh_map *deps = dependents_of(w);
+
+    if (solid == total) {
+        work_end(w, BH_WORK_OK);
+    } else if (solid) {
+        owners_unref(w);
+    } else if (owners_in(w, OWNER_WAITING) && deps) {
+        if (!unblock(w, deps))
+            delete_with(w, "Foreground");
+    } else {
+        delete_with(w, has_finalizer(w->obj, "orphan")               ? "Orphan"
+                       : has_finalizer(w->obj, "foregroundDeletion") ? "Foreground"
+                                                                     : "Background");
+    }
+}
+
+static enum owner_state state_of(const struct bh_obj *owner,
+                                 const struct bh_meta_v1_owner_reference *r)
+{
+    if (!owner || !bh_str_eq(owner->uid, r->uid))
+        return OWNER_DANGLING;
+    return owner->deleting && r->block_owner_deletion && has_finalizer(owner, "foregroundDeletion")
+               ? OWNER_WAITING
+               : OWNER_SOLID;
 }
 
 static void owner_asked(void *arg, const struct bh_client_res *res)
 {
     struct work *w = arg;
-    const struct bh_meta_v1_owner_reference *r = &meta_of(w->obj)->owner_references.p[w->i];
 
-    if (res->err.code != BH_OK && res->err.code != BH_E_NOT_FOUND) {
+    w->call = 0;
+    if (res->err.code != BH_E_NOT_FOUND && (res->err.code != BH_OK || !res->obj)) {
         work_end(w, BH_WORK_RETRY);
         return;
     }
-    if (res->err.code == BH_OK && res->obj && bh_str_eq(res->obj->uid, r->uid))
-        w->any_live = true;
+    w->owner[w->i] = state_of(res->err.code == BH_OK ? res->obj : NULL,
+                              &meta_of(w->obj)->owner_references.p[w->i]);
     w->i++;
     owners_next(w);
 }
 
-/* One living owner is enough to keep the object; an owner of a kind that is not served counts as
- * living. */
+static struct bh_obj *cached(const struct gc *gc, const struct bh_kind *k, struct bh_str ns,
+                             struct bh_str name)
+{
+    for (size_t i = 0; i < gc->n_kinds; i++)
+        if (gc->kinds[i].kind == bh_kind_hub(k))
+            return bh_informer_get(gc->kinds[i].informer, ns, name);
+    return NULL;
+}
+
+/* An owner of a kind that nobody here knows counts as solid, and so does one that cannot be
+ * reached: a cluster-scoped object that names a namespaced owner, in no namespace. */
 static void owners_next(struct work *w)
 {
     const struct bh_meta_v1_object_meta *m = meta_of(w->obj);
 
-    for (; !w->any_live && w->i < m->owner_references.n; w->i++) {
+    for (; w->i < m->owner_references.n; w->i++) {
         const struct bh_meta_v1_owner_reference *r = &m->owner_references.p[w->i];
         const struct bh_kind *k = bh_kind_by_api_version(r->api_version, r->kind);
+        struct bh_str ns = k && k->namespaced ? w->obj->ns : (struct bh_str){0};
+        struct bh_obj *c;
 
-        if (!k || !(k->verbs & BH_V_GET)) {
-            w->any_live = true;
-            break;
+        w->owner[w->i] = OWNER_SOLID;
+        if (!k || !(k->verbs & BH_V_GET) || (k->namespaced && !ns.n))
+            continue;
+        c = cached(w->gc, k, ns, r->name);
+        if (c && bh_str_eq(c->uid, r->uid)) {
+            w->owner[w->i] = state_of(c, r);
+            continue;
         }
         w->call = bh_client_call(
             w->gc->ctl->client,
-            &(struct bh_client_req){.verb = BH_VERB_GET,
-                                    .kind = k,
-                                    .ns = k->namespaced ? w->obj->ns : (struct bh_str){0},
-                                    .name = r->name},
+            &(struct bh_client_req){.verb = BH_VERB_GET, .kind = k, .ns = ns, .name = r->name},
             owner_asked, w);
         return;
     }
@@ -191,27 +319,31 @@ static void drop_finalizer(struct work *w, const char *name)
                               BH_PATCH_MERGE, bh_buf_str(&b), work_written, w);
 }
 
-static void foreground(struct work *w, struct bh_map *deps)
+/* Whether the dependent holds up the deletion of this owner. */
+static bool blocks(const struct bh_obj *d, struct bh_str owner_uid)
 {
+    const struct bh_meta_v1_object_meta *m = meta_of(d);
+
+    for (size_t i = 0; i < m->owner_references.n; i++)
+        if (bh_str_eq(m->owner_references.p[i].uid, owner_uid))
+            return m->owner_references.p[i].block_owner_deletion;
+    return false;
+}
+
+static void foreground(struct work *w)
+{
+    const struct bh_map *deps = dependents_of(w);
     struct bh_str key;
     bool blocked = false;
 
     for (size_t it = 0; deps && bh_map_next(deps, &it, &key, NULL);) {
-        struct bh_obj *d = object_of(w->gc, key);
-        const struct bh_meta_v1_object_meta *m = d ? meta_of(d) : NULL;
+        const struct bh_obj *d = object_of(w->gc, key);
 
-        for (size_t i = 0; m && i < m->owner_references.n; i++)
-            blocked = blocked || (bh_str_eq(m->owner_references.p[i].uid, w->obj->uid) &&
-                                  m->owner_references.p[i].block_owner_deletion);
-        if (d && !d->deleting)
-            (void)bh_client_call(
-                w->gc->ctl->client,
-                &(struct bh_client_req){.verb = BH_VERB_DELETE,
-                                        .kind = d->kind,
-                                        .ns = d->ns,
-                                        .name = d->name,
-                                        .query = BH_S("propagationPolicy=Foreground")},
-                NULL, NULL);
+        if (!d || !blocks(d, w->obj->uid))
+            continue;
+        blocked = true;
+        if (!d->deleting) /* each judges by all of its owners whether it goes */
+            bh_workqueue_add(w->gc->queue, key);
     }
     if (blocked)
         work_end(w, BH_WORK_OK); /* the last dependent's deletion brings us back */
@@ -219,12 +351,20 @@ static void foreground(struct work *w, struct bh_map *deps)
         drop_finalizer(w, "foregroundDeletion");
 }
 
-static void orphan(struct work *w, struct bh_map *deps)
+static void orphaned(void *arg, const struct bh_client_res *res)
 {
-    struct bh_str key;
+    struct work *w = arg;
 
-    for (size_t it = 0; deps && bh_map_next(deps, &it, &key, NULL);) {
-        struct bh_obj *d = object_of(w->gc, key);
+    w->call = 0;
+    w->failed = w->failed || (res->err.code != BH_OK && res->err.code != BH_E_NOT_FOUND);
+    w->i++;
+    orphan_next(w);
+}
+
+static void orphan_next(struct work *w)
+{
+    for (; w->i < w->deps.n; w->i++) {
+        const struct bh_obj *d = object_of(w->gc, w->deps.p[w->i]);
         BH_AUTO_BUF b = {.max = 4096};
 
         if (!d)
@@ -233,13 +373,31 @@ static void orphan(struct work *w, struct bh_map *deps)
                     "{\"metadata\":{\"ownerReferences\":[{\"$patch\":\"delete\",\"uid\":\"%.*s\"}],"
                     "\"uid\":\"%.*s\"}}",
                     BH_SF(w->obj->uid), BH_SF(d->uid));
-        (void)bh_client_patch(w->gc->ctl->client, d->kind, d->ns, d->name, "", BH_PATCH_STRATEGIC,
-                              bh_buf_str(&b), NULL, NULL);
+        strategic(w, d, &b, orphaned);
+        return;
     }
-    if (deps && deps->n) /* until their events show that they let go */
+    if (w->failed)
         work_end(w, BH_WORK_RETRY);
     else
         drop_finalizer(w, "orphan");
+}
+
+static void orphan(struct work *w)
+{
+    const struct bh_map *deps = dependents_of(w);
+    struct bh_str key;
+
+    w->deps.p = bh_new_n(w->arena, struct bh_str, (deps ? deps->n : 0) + 1);
+    for (size_t it = 0; deps && bh_map_next(deps, &it, &key, NULL);)
+        w->deps.p[w->deps.n++] = bh_str_dup(w->arena, key);
+    orphan_next(w);
+}
+
+static bool needs_look(const struct bh_obj *o)
+{
+    return (o->deleting &&
+            (has_finalizer(o, "foregroundDeletion") || has_finalizer(o, "orphan"))) ||
+           (!o->deleting && meta_of(o)->owner_references.n);
 }
 
 static void gc_sync(void *arg, struct bh_str key)
@@ -249,8 +407,8 @@ static void gc_sync(void *arg, struct bh_str key)
     struct bh_arena *a;
     struct work *w;
 
-    if (!o || !ctl_synced(gc->ctl->informers)) {
-        bh_workqueue_done(gc->queue, key, o ? BH_WORK_RETRY : BH_WORK_OK);
+    if (!o || !needs_look(o)) {
+        bh_workqueue_done(gc->queue, key, BH_WORK_OK);
         return;
     }
     a = bh_arena_new(0);
@@ -259,13 +417,14 @@ static void gc_sync(void *arg, struct bh_str key)
     w->arena = a;
     w->key = key;
     w->obj = bh_obj_ref(o);
+    w->owner = bh_new_n(a, enum owner_state, meta_of(o)->owner_references.n + 1);
     bh_list_add_tail(&gc->works, &w->link);
-    if (o->deleting && has_finalizer(o, "foregroundDeletion"))
-        foreground(w, bh_map_get(&gc->dependents, o->uid));
-    else if (o->deleting && has_finalizer(o, "orphan"))
-        orphan(w, bh_map_get(&gc->dependents, o->uid));
-    else
+    if (!o->deleting)
         owners_next(w);
+    else if (has_finalizer(o, "orphan"))
+        orphan(w);
+    else
+        foreground(w);
 }
 
 /* ---- events ---- */
@@ -318,13 +477,6 @@ static void wake_owners(struct gc_kind *k, struct bh_obj *o)
         }
 }
 
-static bool needs_look(const struct bh_obj *o)
-{
-    return (o->deleting &&
-            (has_finalizer(o, "foregroundDeletion") || has_finalizer(o, "orphan"))) ||
-           (!o->deleting && meta_of(o)->owner_references.n);
-}
-
 static void gc_added(void *arg, struct bh_obj *o)
 {
     struct gc_kind *k = arg;
@@ -342,7 +494,9 @@ static bool same_owners(const struct bh_obj *a, const struct bh_obj *b)
     if (x->owner_references.n != y->owner_references.n)
         return false;
     for (size_t i = 0; i < x->owner_references.n; i++)
-        if (!bh_str_eq(x->owner_references.p[i].uid, y->owner_references.p[i].uid))
+        if (!bh_str_eq(x->owner_references.p[i].uid, y->owner_references.p[i].uid) ||
+            x->owner_references.p[i].block_owner_deletion !=
+                y->owner_references.p[i].block_owner_deletion)
             return false;
     return true;
 }
@@ -358,7 +512,8 @@ static void gc_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
         index_owners(k, o, true);
         wake_owners(k, old);
     }
-    if ((!same || old->deleting != o->deleting) && needs_look(o))
+    /* A finalizer of ours may come after the deletion began, with a second DELETE. */
+    if ((!same || (o->deleting && (!old->deleting || !needs_look(old)))) && needs_look(o))
         bh_workqueue_add(k->gc->queue, queue_key(k, o, buf));
 }
 
@@ -375,7 +530,17 @@ static void gc_deleted(void *arg, struct bh_obj *last)
         bh_workqueue_add(k->gc->queue, key);
 }
 
-static const struct bh_informer_ops gc_ops = {gc_added, gc_updated, gc_deleted, NULL};
+static void gc_begin(void *arg)
+{
+    const struct gc *gc = ((struct gc_kind *)arg)->gc;
+
+    for (size_t i = 0; i < gc->n_kinds; i++)
+        if (!bh_informer_synced(gc->kinds[i].informer))
+            return;
+    bh_workqueue_resume(gc->queue);
+}
+
+static const struct bh_informer_ops gc_ops = {gc_added, gc_updated, gc_deleted, gc_begin};
 
 static bool collects(const struct bh_kind *k)
 {
@@ -394,6 +559,7 @@ static void *gc_start(struct ctl *c)
     gc->ctl = c;
     bh_list_init(&gc->works);
     gc->queue = bh_workqueue_new(c->loop, WORKERS, gc_sync, gc);
+    bh_workqueue_pause(gc->queue);
     gc->kinds = bh_calloc(n, sizeof(*gc->kinds));
     for (size_t i = 0; i < n; i++)
         if (collects(kinds[i]))

@@ -119,13 +119,22 @@ static void walk(struct work *w)
         finalize(w);
 }
 
+/* Our finalizer is still there; other parties may hold the namespace longer. */
+static bool unfinished(const struct bh_core_v1_namespace *ns)
+{
+    for (size_t i = 0; i < ns->spec.finalizers.n; i++)
+        if (bh_str_eqc(ns->spec.finalizers.p[i], "kubernetes"))
+            return true;
+    return false;
+}
+
 static void ns_sync(void *arg, struct bh_str key)
 {
     struct nsc *c = arg;
     struct bh_obj *o = bh_informer_get(c->namespaces, (struct bh_str){0}, key);
     struct work *w;
 
-    if (!o || !o->deleting) {
+    if (!o || !o->deleting || !unfinished(bh_obj_struct(o))) {
         bh_workqueue_done(c->queue, key, BH_WORK_OK);
         return;
     }

@@ -2,7 +2,8 @@
  * become taints.
  *
  * Heartbeats are judged by our own clock: a node is alive when its lease or its Ready condition was
- * seen to change within the grace period. Looked at each 5 s, and at once when a node changes.
+ * seen to change within the grace period. Looked at each 5 s, and at once when a node changes. Pods
+ * of a node that stops being ready are marked not ready.
  */
 #include <stdio.h>
 
@@ -28,7 +29,7 @@ struct beat {
 
 struct lifecycle {
     struct ctl *ctl;
-    struct bh_informer *nodes, *pods;
+    struct bh_informer *nodes, *pods, *leases;
     struct bh_map beats; /* node name -> struct beat */
     struct bh_workqueue *queue;
     struct bh_timer monitor;
@@ -143,6 +144,15 @@ static bool sync_taints(struct lifecycle *lc, const struct bh_obj *o,
 
 /* ---- nodes that went silent ---- */
 
+static const struct bh_core_v1_pod_condition *pod_ready(const struct bh_core_v1_pod *pod)
+{
+    for (size_t i = 0; i < pod->status.conditions.n; i++)
+        if (bh_str_eqc(pod->status.conditions.p[i].type, "Ready"))
+            return &pod->status.conditions.p[i];
+    return NULL;
+}
+
+/* Pods that were ready are not, as far as anybody can tell. */
 static void mark_pods(struct lifecycle *lc, struct bh_str node)
 {
     int64_t wall = bh_loop_wall_ns(lc->ctl->loop);
@@ -151,10 +161,15 @@ static void mark_pods(struct lifecycle *lc, struct bh_str node)
 
     for (size_t it = 0; (o = bh_informer_next(lc->pods, &it));) {
         const struct bh_core_v1_pod *pod = bh_obj_struct(o);
-        BH_AUTO_BUF b = {.max = 4096};
+        const struct bh_core_v1_pod_condition *ready;
 
         if (!bh_str_eq(pod->spec.node_name, node) || ctl_pod_done(pod))
             continue;
+        bh_event(lc->ctl->recorder, o, "Warning", "NodeNotReady", "Node is not ready");
+        ready = pod_ready(pod);
+        if (!ready || !bh_str_eqc(ready->status, "True"))
+            continue;
+        BH_AUTO_BUF b = {.max = 4096};
         bh_buf_addf(&b,
                     "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"conditions\":[{\"type\":"
                     "\"Ready\",\"status\":"
@@ -163,7 +178,6 @@ static void mark_pods(struct lifecycle *lc, struct bh_str node)
                     BH_SF(bh_time_fmt((struct bh_time){wall / 1000000000, 0}, when)));
         (void)bh_client_patch(lc->ctl->client, &bh_core_v1_pod_kind, o->ns, o->name, "status",
                               BH_PATCH_STRATEGIC, bh_buf_str(&b), NULL, NULL);
-        bh_event(lc->ctl->recorder, o, "Warning", "NodeNotReady", "Node is not ready");
     }
 }
 
@@ -202,41 +216,37 @@ static void mark_unknown(struct lifecycle *lc, const struct bh_obj *o,
     bh_log(BH_WARN, "node is silent", BH_STR("node", o->name));
     (void)bh_client_patch(lc->ctl->client, &bh_core_v1_node_kind, (struct bh_str){0}, o->name,
                           "status", BH_PATCH_STRATEGIC, bh_buf_str(&b), NULL, NULL);
-    mark_pods(lc, o->name);
+}
+
+static bool silent(const struct lifecycle *lc, struct bh_str node)
+{
+    const struct beat *b = bh_map_get(&lc->beats, node);
+    int64_t grace = lc->ctl->opts->node_grace_ms ? lc->ctl->opts->node_grace_ms : GRACE_MS;
+
+    return b && bh_loop_mono_ns(lc->ctl->loop) - b->seen_ns > grace * 1000000;
 }
 
 static void node_sync(void *arg, struct bh_str name)
 {
     struct lifecycle *lc = arg;
     struct bh_obj *o = bh_informer_get(lc->nodes, (struct bh_str){0}, name);
-    const struct bh_core_v1_node *n;
-    const struct beat *b;
-    int64_t grace = lc->ctl->opts->node_grace_ms ? lc->ctl->opts->node_grace_ms : GRACE_MS;
 
-    if (!o || !ctl_synced(lc->ctl->informers)) {
-        bh_workqueue_done(lc->queue, name, o ? BH_WORK_RETRY : BH_WORK_OK);
-        return;
+    if (o) {
+        if (silent(lc, name))
+            mark_unknown(lc, o, bh_obj_struct(o));
+        (void)sync_taints(lc, o, bh_obj_struct(o));
     }
-    n = bh_obj_struct(o);
-    b = bh_map_get(&lc->beats, name);
-    if (b && bh_loop_mono_ns(lc->ctl->loop) - b->seen_ns > grace * 1000000)
-        mark_unknown(lc, o, n);
-    (void)sync_taints(lc, o, n);
     bh_workqueue_done(lc->queue, name, BH_WORK_OK);
 }
 
+/* Every node: a write that failed is made good here. */
 static void monitor(void *arg)
 {
     struct lifecycle *lc = arg;
     struct bh_obj *o;
 
-    for (size_t it = 0; (o = bh_informer_next(lc->nodes, &it));) {
-        const struct beat *b = bh_map_get(&lc->beats, o->name);
-        int64_t grace = lc->ctl->opts->node_grace_ms ? lc->ctl->opts->node_grace_ms : GRACE_MS;
-
-        if (b && bh_loop_mono_ns(lc->ctl->loop) - b->seen_ns > grace * 1000000)
-            bh_workqueue_add(lc->queue, o->name);
-    }
+    for (size_t it = 0; (o = bh_informer_next(lc->nodes, &it));)
+        bh_workqueue_add(lc->queue, o->name);
     bh_timer_start(&lc->monitor, MONITOR_MS);
 }
 
@@ -260,6 +270,11 @@ static void node_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
     if (b && !bh_str_eqc(b->status, "Unknown") &&
         (!a || bh_time_cmp(a->last_heartbeat_time, b->last_heartbeat_time)))
         beat(lc, o->name);
+    if (a && b && bh_str_eqc(a->status, "True") && !bh_str_eqc(b->status, "True")) {
+        bh_event(lc->ctl->recorder, o, "Normal", "NodeNotReady",
+                 "Node %.*s status is now: NodeNotReady", BH_SF(o->name));
+        mark_pods(lc, o->name);
+    }
     bh_workqueue_add(lc->queue, o->name);
 }
 
@@ -280,9 +295,18 @@ static void lease_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
         beat(lc, o->name);
 }
 
-static const struct bh_informer_ops node_ops = {node_added, node_updated, node_deleted, NULL};
-static const struct bh_informer_ops lease_ops = {NULL, lease_updated, NULL, NULL};
-static const struct bh_informer_ops pod_ops = {NULL, NULL, NULL, NULL};
+static void lifecycle_begin(void *arg)
+{
+    struct lifecycle *lc = arg;
+
+    if (ctl_synced((struct bh_informer *[]){lc->nodes, lc->pods, lc->leases}, 3))
+        bh_workqueue_resume(lc->queue);
+}
+
+static const struct bh_informer_ops node_ops = {node_added, node_updated, node_deleted,
+                                                lifecycle_begin};
+static const struct bh_informer_ops lease_ops = {NULL, lease_updated, NULL, lifecycle_begin};
+static const struct bh_informer_ops pod_ops = {NULL, NULL, NULL, lifecycle_begin};
 
 static void *lifecycle_start(struct ctl *c)
 {
@@ -290,9 +314,10 @@ static void *lifecycle_start(struct ctl *c)
 
     lc->ctl = c;
     lc->queue = bh_workqueue_new(c->loop, 16, node_sync, lc);
+    bh_workqueue_pause(lc->queue);
     lc->nodes = ctl_subscribe(c->informers, &bh_core_v1_node_kind, &node_ops, lc);
     lc->pods = ctl_subscribe(c->informers, &bh_core_v1_pod_kind, &pod_ops, lc);
-    (void)ctl_subscribe(c->informers, &bh_coordination_v1_lease_kind, &lease_ops, lc);
+    lc->leases = ctl_subscribe(c->informers, &bh_coordination_v1_lease_kind, &lease_ops, lc);
     bh_timer_init(&lc->monitor, c->loop, monitor, lc);
     bh_timer_start(&lc->monitor, MONITOR_MS);
     return lc;

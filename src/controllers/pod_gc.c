@@ -1,7 +1,8 @@
 /* pod-garbage-collector-controller: pods that nothing else will ever remove.
  *
  * Each 20 s: terminated pods beyond the threshold (oldest first), pods of nodes that no longer
- * exist (after 40 s of quarantine), and pods that are being deleted and never had a node.
+ * exist (after 40 s of quarantine, and when the server says so too), and pods that are being
+ * deleted and never had a node.
  */
 #include <stdlib.h>
 
@@ -19,7 +20,11 @@
 #define TERMINATED_MAX 12500
 
 struct missing {
-    int64_t since_ns; /* monotonic */
+    struct pod_gc *gc;
+    struct bh_str node; /* heap */
+    int64_t since_ns;   /* monotonic */
+    uint64_t call;      /* the server is being asked */
+    bool wanted;        /* a pod names the node in this round */
 };
 
 struct pod_gc {
@@ -91,31 +96,74 @@ static void fail_orphan(struct pod_gc *g, struct bh_obj *o)
                           BH_PATCH_STRATEGIC, bh_buf_str(&b), NULL, NULL);
 }
 
-static void collect_orphans(struct pod_gc *g)
+static void missing_free(struct missing *m)
 {
-    int64_t now = bh_loop_mono_ns(g->ctl->loop);
+    bh_client_cancel(m->gc->ctl->client, m->call);
+    bh_free((void *)(uintptr_t)m->node.p);
+    bh_free(m);
+}
+
+static void node_asked(void *arg, const struct bh_client_res *res)
+{
+    struct missing *m = arg;
     struct bh_obj *o;
 
-    for (size_t it = 0; (o = bh_informer_next(g->pods, &it));) {
-        const struct bh_core_v1_pod *p = bh_obj_struct(o);
-        struct missing *m;
+    m->call = 0;
+    if (res->err.code != BH_E_NOT_FOUND)
+        return; /* it is there, or nobody knows: asked again in the next round */
+    for (size_t it = 0; (o = bh_informer_next(m->gc->pods, &it));) {
+        if (!bh_str_eq(((const struct bh_core_v1_pod *)bh_obj_struct(o))->spec.node_name, m->node))
+            continue;
+        fail_orphan(m->gc, o);
+        remove_pod(m->gc, o, "its node no longer exists");
+    }
+}
 
-        if (!p->spec.node_name.n) {
-            if (o->deleting)
-                remove_pod(g, o, "deleted before it had a node");
+static void node_missing(struct pod_gc *g, struct bh_str node)
+{
+    int64_t now = bh_loop_mono_ns(g->ctl->loop);
+    struct missing *m = bh_map_get(&g->missing, node);
+
+    if (!m) {
+        m = bh_calloc(1, sizeof(*m));
+        m->gc = g;
+        m->node = (struct bh_str){bh_strdup_c(node), node.n};
+        m->since_ns = now;
+        (void)bh_map_put(&g->missing, node, m);
+    }
+    if (m->wanted) /* another pod of this node came first */
+        return;
+    m->wanted = true;
+    if (now - m->since_ns >= QUARANTINE_NS && !m->call)
+        m->call =
+            bh_client_call(g->ctl->client,
+                           &(struct bh_client_req){
+                               .verb = BH_VERB_GET, .kind = &bh_core_v1_node_kind, .name = node},
+                           node_asked, m);
+}
+
+static void collect_orphans(struct pod_gc *g)
+{
+    struct bh_obj *o;
+    struct bh_str node;
+    void *v;
+
+    for (size_t it = 0; (o = bh_informer_next(g->pods, &it));) {
+        node = ((const struct bh_core_v1_pod *)bh_obj_struct(o))->spec.node_name;
+        if (!node.n && o->deleting)
+            remove_pod(g, o, "deleted before it had a node");
+        else if (node.n && !bh_informer_get(g->nodes, (struct bh_str){0}, node))
+            node_missing(g, node);
+    }
+    for (size_t it = 0; bh_map_next(&g->missing, &it, &node, &v);) {
+        struct missing *m = v;
+
+        if (m->wanted) {
+            m->wanted = false;
             continue;
         }
-        m = bh_map_get(&g->missing, p->spec.node_name);
-        if (bh_informer_get(g->nodes, (struct bh_str){0}, p->spec.node_name)) {
-            bh_free(bh_map_del(&g->missing, p->spec.node_name));
-        } else if (!m) {
-            m = bh_calloc(1, sizeof(*m));
-            m->since_ns = now;
-            (void)bh_map_put(&g->missing, p->spec.node_name, m);
-        } else if (now - m->since_ns >= QUARANTINE_NS) {
-            fail_orphan(g, o);
-            remove_pod(g, o, "its node no longer exists");
-        }
+        (void)bh_map_del(&g->missing, m->node); /* it came back, or nothing of it is left */
+        missing_free(m);
     }
 }
 
@@ -123,7 +171,7 @@ static void pod_gc_run(void *arg)
 {
     struct pod_gc *g = arg;
 
-    if (ctl_synced(g->ctl->informers)) {
+    if (ctl_synced((struct bh_informer *[]){g->pods, g->nodes}, 2)) {
         collect_terminated(g);
         collect_orphans(g);
     }
@@ -151,7 +199,7 @@ static void pod_gc_stop(void *self)
 
     bh_timer_stop(&g->timer);
     for (size_t it = 0; bh_map_next(&g->missing, &it, NULL, &v);)
-        bh_free(v);
+        missing_free(v);
     bh_map_done(&g->missing);
     bh_free(g);
 }

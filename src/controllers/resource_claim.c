@@ -22,21 +22,27 @@
 #define FINALIZER         "resource.kubernetes.io/delete-protection"
 #define POD_CLAIM_NAME    "resource.kubernetes.io/pod-claim-name"
 #define GENERATE_NAME_MAX 57
-#define WORKERS           64
+#define WORKERS           256 /* claims wait for the disk together */
 #define GONE_UIDS         512
 #define KEY_MAX           340
+#define UNSEEN_NS         ((int64_t)60 * 1000000000)
 
 struct rc {
     struct ctl *ctl;
     struct bh_workqueue *queue;
     struct bh_informer *pods, *claims, *templates;
-    struct bh_map owned; /* pod uid + "/" + pod claim name -> claim name (heap), of generated claims
-                            in the cache */
+    struct bh_map owned; /* pod uid + "/" + pod claim name -> struct owned, of generated claims */
     struct bh_str
         gone[GONE_UIDS]; /* ring of uids of deleted pods: saves asking the server for them */
     size_t gone_at;
     struct bh_map gone_set;
     struct bh_link works;
+};
+
+/* A generated claim, in the cache or just made. */
+struct owned {
+    char *name;
+    int64_t made_ns; /* monotonic: made by us and not in the cache yet; 0: in the cache */
 };
 
 /* One key being worked on: lives until bh_workqueue_done(). */
@@ -99,6 +105,33 @@ static struct bh_str owned_key(struct bh_arena *a, struct bh_str pod_uid, struct
     return bh_str_fmt(a, "%.*s/%.*s", BH_SF(pod_uid), BH_SF(entry));
 }
 
+static void owned_free(struct owned *o)
+{
+    if (o)
+        bh_free(o->name);
+    bh_free(o);
+}
+
+static void owned_put(struct rc *rc, struct bh_str key, struct bh_str name, int64_t made_ns)
+{
+    struct owned *o = bh_calloc(1, sizeof(*o));
+
+    o->name = bh_strdup_c(name);
+    o->made_ns = made_ns;
+    owned_free(bh_map_put(&rc->owned, key, o));
+}
+
+/* The name of the claim that was made for an entry of a pod; NULL when there is none. A claim that
+ * we made and that never showed up was deleted at once: after a minute it does not count. */
+static const char *owned_name(struct rc *rc, struct bh_str key)
+{
+    const struct owned *o = bh_map_get(&rc->owned, key);
+
+    if (!o || (o->made_ns && bh_loop_mono_ns(rc->ctl->loop) - o->made_ns > UNSEEN_NS))
+        return NULL;
+    return o->name;
+}
+
 /* The name from which the server makes the claim's: pod-entry-, cut so that both parts keep their
  * share. */
 static struct bh_str generate_name(struct bh_arena *a, struct bh_str pod, struct bh_str entry)
@@ -130,6 +163,12 @@ static void pod_claim_created(void *arg, const struct bh_client_res *res)
         pod_failed(w, res->err.msg);
         return;
     }
+    /* The pod may come back here before the cache shows the claim: it must not get another. */
+    struct bh_str key = owned_key(
+        w->arena, w->obj->uid,
+        ((const struct bh_core_v1_pod *)bh_obj_struct(w->obj))->spec.resource_claims.p[w->i].name);
+    if (!bh_map_get(&w->rc->owned, key))
+        owned_put(w->rc, key, res->obj->name, bh_loop_mono_ns(w->rc->ctl->loop));
     w->names[w->i] = bh_str_dup(w->arena, res->obj->name);
     w->made[w->i] = true;
     w->i++;
@@ -147,8 +186,10 @@ static void pod_make_claim(struct work *w, struct bh_str entry, struct bh_str te
         BH_AUTO_BUF why = {0};
 
         bh_buf_addf(
-            &why, "create ResourceClaim : resourceclaimtemplate.resource.k8s.io \"%.*s\" not found",
-            BH_SF(template_name));
+            &why,
+            "resource claim template \"%.*s\": resourceclaimtemplate.resource.k8s.io \"%.*s\" not "
+            "found",
+            BH_SF(template_name), BH_SF(template_name));
         pod_failed(w, bh_buf_cstr(&why));
         return;
     }
@@ -184,15 +225,36 @@ static void pod_patched(void *arg, const struct bh_client_res *res)
     work_end(w, (res->err.code != BH_OK && !gone) || w->failed ? BH_WORK_RETRY : BH_WORK_OK);
 }
 
+/* Indices of the pod's entries in the order of their names, as upstream writes them. */
+static size_t *entries_by_name(struct work *w, const struct bh_core_v1_pod *pod)
+{
+    size_t n = pod->spec.resource_claims.n;
+    size_t *order = bh_new_n(w->arena, size_t, n + 1);
+
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i;
+
+        for (; at > 0 && bh_str_cmp(pod->spec.resource_claims.p[order[at - 1]].name,
+                                    pod->spec.resource_claims.p[i].name) > 0;
+             at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return order;
+}
+
 static void pod_write_names(struct work *w)
 {
     const struct bh_core_v1_pod *pod = bh_obj_struct(w->obj);
+    const size_t *order = entries_by_name(w, pod);
     BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
     bool any = false;
 
     bh_buf_addf(&b, "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"resourceClaimStatuses\":[",
                 BH_SF(w->obj->uid));
-    for (size_t i = 0; i < pod->spec.resource_claims.n; i++) {
+    for (size_t k = 0; k < pod->spec.resource_claims.n; k++) {
+        size_t i = order[k];
+
         if (!w->made[i])
             continue;
         bh_buf_addf(&b, "%s{\"name\":", any ? "," : "");
@@ -211,6 +273,20 @@ static void pod_write_names(struct work *w)
                               "status", BH_PATCH_STRATEGIC, bh_buf_str(&b), pod_patched, w);
 }
 
+/* Whether the entry's claim is there, or known to have been made. */
+static bool entry_settled(struct rc *rc, struct bh_obj *o, size_t i)
+{
+    const struct bh_core_v1_pod *pod = bh_obj_struct(o);
+    struct bh_str name = ctl_pod_claim_name(pod, i);
+    const char *own;
+
+    if (!name.n || bh_informer_get(rc->claims, o->ns, name))
+        return name.n > 0;
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    own = owned_name(rc, owned_key(a, o->uid, pod->spec.resource_claims.p[i].name));
+    return own && bh_str_eqc(name, own);
+}
+
 /* Looks at one entry after the other; whatever must be made comes back here. */
 static void pod_next(struct work *w)
 {
@@ -219,42 +295,64 @@ static void pod_next(struct work *w)
     for (; w->i < pod->spec.resource_claims.n; w->i++) {
         const struct bh_core_v1_pod_resource_claim *rc = &pod->spec.resource_claims.p[w->i];
         struct bh_str name = ctl_pod_claim_name(pod, w->i);
-        const char *orphan;
+        struct bh_obj *c = name.n ? bh_informer_get(w->rc->claims, w->obj->ns, name) : NULL;
+        const char *own;
 
         if (!rc->has_resource_claim_template_name)
             continue;
-        if (name.n && bh_informer_get(w->rc->claims, w->obj->ns, name))
-            continue;
-        orphan = bh_map_get(&w->rc->owned, owned_key(w->arena, w->obj->uid, rc->name));
-        if (orphan) {
-            w->names[w->i] = bh_str_dup(w->arena, bh_s(orphan));
-            w->made[w->i] = true;
-            continue;
+        if (c && !ctl_owned_by(
+                     &((const struct bh_resource_v1_resource_claim *)bh_obj_struct(c))->metadata,
+                     "Pod", w->obj->uid)) {
+            pod_failed(w, bh_str_fmt(w->arena,
+                                     "ResourceClaim %.*s/%.*s was not created for pod %.*s/%.*s "
+                                     "(pod is not owner)",
+                                     BH_SF(c->ns), BH_SF(c->name), BH_SF(w->obj->ns),
+                                     BH_SF(w->obj->name))
+                              .p);
+            return;
         }
-        pod_make_claim(w, rc->name, rc->resource_claim_template_name);
-        return;
+        if (entry_settled(w->rc, w->obj, w->i))
+            continue;
+        own = owned_name(w->rc, owned_key(w->arena, w->obj->uid, rc->name));
+        if (!own) {
+            pod_make_claim(w, rc->name, rc->resource_claim_template_name);
+            return;
+        }
+        w->names[w->i] = bh_str_dup(w->arena, bh_s(own)); /* made, but not written down */
+        w->made[w->i] = true;
     }
     pod_write_names(w);
+}
+
+/* An allocated claim of a pod that has a node, and does not know the pod: NULL when there is none
+ * at this index. */
+static struct bh_obj *unreserved(struct rc *rc, struct bh_obj *o, const struct bh_core_v1_pod *pod,
+                                 size_t i)
+{
+    struct bh_obj *c = bh_informer_get(rc->claims, o->ns, ctl_pod_claim_name(pod, i));
+    const struct bh_resource_v1_resource_claim *claim;
+
+    if (!c || !pod->spec.node_name.n)
+        return NULL;
+    claim = bh_obj_struct(c);
+    if (pod->spec.resource_claims.p[i].has_resource_claim_template_name &&
+        !ctl_owned_by(&claim->metadata, "Pod", o->uid))
+        return NULL;
+    for (size_t k = 0; k < claim->status.reserved_for.n; k++)
+        if (bh_str_eq(claim->status.reserved_for.p[k].uid, o->uid))
+            return NULL;
+    return claim->status.allocation ? c : NULL;
 }
 
 /* A pod that got its node without our scheduler: its allocated claims must know it. */
 static void pod_reserve_static(struct rc *rc, struct bh_obj *o, const struct bh_core_v1_pod *pod)
 {
-    if (!pod->spec.node_name.n)
-        return;
     for (size_t i = 0; i < pod->spec.resource_claims.n; i++) {
-        struct bh_obj *c = bh_informer_get(rc->claims, o->ns, ctl_pod_claim_name(pod, i));
-        const struct bh_resource_v1_resource_claim *claim;
-        bool known = false;
+        struct bh_obj *c = unreserved(rc, o, pod, i);
+        BH_AUTO_BUF b = {.max = 4096};
 
         if (!c)
             continue;
-        claim = bh_obj_struct(c);
-        for (size_t k = 0; k < claim->status.reserved_for.n; k++)
-            known = known || bh_str_eq(claim->status.reserved_for.p[k].uid, o->uid);
-        if (known || !claim->status.allocation)
-            continue;
-        BH_AUTO_BUF b = {.max = 4096};
         bh_buf_addf(&b,
                     "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"reservedFor\":[{\"resource\":"
                     "\"pods\",\"name\":"
@@ -342,10 +440,11 @@ static void claim_deleted(void *arg, const struct bh_client_res *res)
     work_end(w, ok ? BH_WORK_OK : BH_WORK_RETRY);
 }
 
-/* Last step: a generated claim goes with its pod. */
-static void claim_owner(struct work *w)
+/* Whether a generated claim's pod is done or replaced. A pod that is not in the cache is left to
+ * the garbage collector, which asks the server. */
+static bool owner_done(struct rc *rc, const struct bh_obj *o)
 {
-    const struct bh_resource_v1_resource_claim *claim = w->claim;
+    const struct bh_resource_v1_resource_claim *claim = bh_obj_struct(o);
     const struct bh_meta_v1_owner_reference *owner = NULL;
     struct bh_obj *p;
 
@@ -355,10 +454,14 @@ static void claim_owner(struct work *w)
         if (r->controller && bh_str_eqc(r->kind, "Pod") && bh_str_eqc(r->api_version, "v1"))
             owner = r;
     }
-    p = owner ? bh_informer_get(w->rc->pods, w->obj->ns, owner->name) : NULL;
-    /* A pod that is not in the cache is left to the garbage collector. */
-    if (claim->status.reserved_for.n || !p || w->obj->deleting ||
-        (bh_str_eq(p->uid, owner->uid) && !ctl_pod_done(bh_obj_struct(p)))) {
+    p = owner ? bh_informer_get(rc->pods, o->ns, owner->name) : NULL;
+    return p && (!bh_str_eq(p->uid, owner->uid) || ctl_pod_done(bh_obj_struct(p)));
+}
+
+/* Last step: a generated claim goes with its pod. */
+static void claim_owner(struct work *w)
+{
+    if (w->claim->status.reserved_for.n || w->obj->deleting || !owner_done(w->rc, w->obj)) {
         work_end(w, BH_WORK_OK);
         return;
     }
@@ -430,6 +533,7 @@ static void claim_write(struct work *w)
 
     if (none && has_finalizer(c) && c->status.allocation && (w->changed || w->obj->deleting)) {
         c->status.allocation = NULL;
+        c->status.devices.p = NULL; /* the server would prune them */
         c->status.devices.n = 0;
         w->changed = true;
     }
@@ -483,12 +587,31 @@ static void claim_next(struct work *w)
     claim_write(w);
 }
 
+/* Most events of a claim change nothing for us: every consumer is there and not done, or it has
+ * none and may stay as it is. */
+static bool claim_fine(struct rc *rc, struct bh_obj *o)
+{
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
+
+    for (size_t i = 0; i < c->status.reserved_for.n; i++) {
+        const struct bh_resource_v1_resource_claim_consumer_reference *r =
+            &c->status.reserved_for.p[i];
+        struct bh_obj *p = bh_informer_get(rc->pods, o->ns, r->name);
+
+        if (r->api_group.n || !bh_str_eqc(r->resource, "pods"))
+            continue;
+        if (!p || !bh_str_eq(p->uid, r->uid) || ctl_pod_done(bh_obj_struct(p)))
+            return false;
+    }
+    return c->status.reserved_for.n > 0 || (!o->deleting && !owner_done(rc, o));
+}
+
 static void sync_claim(struct rc *rc, struct bh_str key, struct bh_str ns, struct bh_str name)
 {
     struct bh_obj *o = bh_informer_get(rc->claims, ns, name);
     struct work *w;
 
-    if (!o) {
+    if (!o || claim_fine(rc, o)) {
         bh_workqueue_done(rc->queue, key, BH_WORK_OK);
         return;
     }
@@ -502,11 +625,6 @@ static void rc_sync(void *arg, struct bh_str key)
     struct rc *rc = arg;
     struct bh_str name = key, type = bh_str_cut(&name, ':'), ns = bh_str_cut(&name, '/');
 
-    if (!ctl_synced(rc->ctl->informers)) {
-        /* Answers from half a cache would be wrong ones. */
-        bh_workqueue_done(rc->queue, key, BH_WORK_RETRY);
-        return;
-    }
     if (bh_str_eqc(type, "pod"))
         sync_pod(rc, key, ns, name);
     else
@@ -530,15 +648,25 @@ static void pod_claims_changed(struct rc *rc, struct bh_obj *o)
                 pod->status.extended_resource_claim_status->resource_claim_name);
 }
 
+static bool pod_needs_look(struct rc *rc, struct bh_obj *o, const struct bh_core_v1_pod *pod)
+{
+    for (size_t i = 0; i < pod->spec.resource_claims.n; i++)
+        if ((pod->spec.resource_claims.p[i].has_resource_claim_template_name &&
+             !entry_settled(rc, o, i)) ||
+            unreserved(rc, o, pod, i))
+            return true;
+    return false;
+}
+
 static void pod_added(void *arg, struct bh_obj *o)
 {
     struct rc *rc = arg;
     const struct bh_core_v1_pod *pod = bh_obj_struct(o);
 
-    if (pod->spec.resource_claims.n)
-        enqueue(rc, "pod", o->ns, o->name);
     if (ctl_pod_done(pod))
         pod_claims_changed(rc, o);
+    else if (pod_needs_look(rc, o, pod))
+        enqueue(rc, "pod", o->ns, o->name);
 }
 
 static void pod_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
@@ -555,8 +683,9 @@ static void pod_deleted(void *arg, struct bh_obj *last)
     pod_claims_changed(rc, last);
 }
 
-static const char *claim_entry(const struct bh_resource_v1_resource_claim *c,
-                               struct bh_str *ret_uid, struct bh_str *ret_entry)
+/* Of a generated claim: for which entry of which pod it was made. */
+static bool claim_entry(const struct bh_resource_v1_resource_claim *c, struct bh_str *ret_uid,
+                        struct bh_str *ret_entry)
 {
     const struct bh_str *entry = bh_str_map_get(&c->metadata.annotations, BH_S(POD_CLAIM_NAME));
 
@@ -565,9 +694,9 @@ static const char *claim_entry(const struct bh_resource_v1_resource_claim *c,
             continue;
         *ret_uid = c->metadata.owner_references.p[i].uid;
         *ret_entry = *entry;
-        return c->metadata.owner_references.p[i].name.p;
+        return true;
     }
-    return NULL;
+    return false;
 }
 
 static void claim_index(struct rc *rc, struct bh_obj *o, bool present)
@@ -579,12 +708,12 @@ static void claim_index(struct rc *rc, struct bh_obj *o, bool present)
         return;
     struct bh_str key = owned_key(a, uid, entry);
     if (present) {
-        bh_free(bh_map_put(&rc->owned, key, bh_strdup_c(o->name)));
+        owned_put(rc, key, o->name, 0);
     } else {
-        const char *have = bh_map_get(&rc->owned, key);
+        const struct owned *have = bh_map_get(&rc->owned, key);
 
-        if (have && bh_str_eqc(o->name, have))
-            bh_free(bh_map_del(&rc->owned, key));
+        if (have && bh_str_eqc(o->name, have->name))
+            owned_free(bh_map_del(&rc->owned, key));
     }
 }
 
@@ -616,11 +745,26 @@ static void claim_gone(void *arg, struct bh_obj *last)
             enqueue(rc, "pod", last->ns, c->metadata.owner_references.p[i].name);
 }
 
+static bool rc_synced(const struct rc *rc)
+{
+    return ctl_synced((struct bh_informer *[]){rc->pods, rc->claims, rc->templates}, 3);
+}
+
+static void rc_begin(void *arg)
+{
+    struct rc *rc = arg;
+
+    if (rc_synced(rc))
+        bh_workqueue_resume(rc->queue);
+}
+
 static void template_added(void *arg, struct bh_obj *o)
 {
     struct rc *rc = arg;
     struct bh_obj *p;
 
+    if (!rc_synced(rc)) /* every pod is looked at then */
+        return;
     for (size_t it = 0; (p = bh_informer_next(rc->pods, &it));) {
         const struct bh_core_v1_pod *pod = bh_obj_struct(p);
 
@@ -632,9 +776,9 @@ static void template_added(void *arg, struct bh_obj *o)
     }
 }
 
-static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, NULL};
-static const struct bh_informer_ops claim_ops = {claim_added, claim_updated, claim_gone, NULL};
-static const struct bh_informer_ops template_ops = {template_added, NULL, NULL, NULL};
+static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, rc_begin};
+static const struct bh_informer_ops claim_ops = {claim_added, claim_updated, claim_gone, rc_begin};
+static const struct bh_informer_ops template_ops = {template_added, NULL, NULL, rc_begin};
 
 static void *rc_start(struct ctl *c)
 {
@@ -643,6 +787,7 @@ static void *rc_start(struct ctl *c)
     rc->ctl = c;
     bh_list_init(&rc->works);
     rc->queue = bh_workqueue_new(c->loop, WORKERS, rc_sync, rc);
+    bh_workqueue_pause(rc->queue);
     rc->pods = ctl_subscribe(c->informers, &bh_core_v1_pod_kind, &pod_ops, rc);
     rc->claims = ctl_subscribe(c->informers, &bh_resource_v1_resource_claim_kind, &claim_ops, rc);
     rc->templates = ctl_subscribe(c->informers, &bh_resource_v1_resource_claim_template_kind,
@@ -666,7 +811,7 @@ static void rc_stop(void *self)
     }
     rc->queue = bh_workqueue_free(rc->queue);
     while (bh_map_next(&rc->owned, &it, NULL, &v))
-        bh_free(v);
+        owned_free(v);
     bh_map_done(&rc->owned);
     for (size_t i = 0; i < GONE_UIDS; i++)
         bh_free((void *)(uintptr_t)rc->gone[i].p);

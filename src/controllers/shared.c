@@ -118,10 +118,11 @@ struct bh_informer *ctl_subscribe(struct ctl_informers *set, const struct bh_kin
     return s->informer;
 }
 
-bool ctl_synced(const struct ctl_informers *set)
+bool ctl_synced(struct bh_informer *const *informers, size_t n)
 {
-    bh_list_for(it, &set->all) if (!bh_informer_synced(bh_container(it, struct shared, link)
-                                                           ->informer)) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!bh_informer_synced(informers[i]))
+            return false;
     return true;
 }
 

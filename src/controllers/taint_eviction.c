@@ -3,6 +3,7 @@
 #include "api/gen/core_v1.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "controllers/controllers_int.h"
@@ -15,6 +16,16 @@ struct taint_evictor {
     struct bh_informer *pods, *nodes;
     struct bh_map by_node;      /* node name -> struct bh_map of pod keys */
     struct bh_workqueue *queue; /* pod keys; a planned eviction is a key that comes up later */
+    struct bh_link works;
+};
+
+/* One pod that is being evicted: its condition, then its deletion. */
+struct work {
+    struct bh_link link;
+    struct taint_evictor *e;
+    struct bh_str key; /* the work queue's */
+    struct bh_obj *pod;
+    uint64_t call;
 };
 
 static bool tolerates(const struct bh_core_v1_toleration *t, const struct bh_core_v1_taint *taint)
@@ -61,12 +72,46 @@ static int64_t leave_at(const struct bh_core_v1_pod *pod, const struct bh_core_v
     return at;
 }
 
-static void evict(struct taint_evictor *e, struct bh_obj *o)
+static void work_end(struct work *w, const struct bh_client_res *res)
 {
+    struct taint_evictor *e = w->e;
+    struct bh_str key = w->key;
+    bool ok = res->err.code == BH_OK || res->err.code == BH_E_NOT_FOUND;
+
+    bh_list_del(&w->link);
+    (void)bh_obj_unref(w->pod);
+    bh_free(w);
+    bh_workqueue_done(e->queue, key, ok ? BH_WORK_OK : BH_WORK_RETRY);
+}
+
+static void evicted(void *arg, const struct bh_client_res *res)
+{
+    work_end(arg, res);
+}
+
+static void marked(void *arg, const struct bh_client_res *res)
+{
+    struct work *w = arg;
+
+    if (res->err.code != BH_OK) {
+        work_end(w, res);
+        return;
+    }
+    w->call = bh_client_delete(w->e->ctl->client, &bh_core_v1_pod_kind, w->pod->ns, w->pod->name,
+                               w->pod->uid, -1, evicted, w);
+}
+
+static void evict(struct taint_evictor *e, struct bh_str key, struct bh_obj *o)
+{
+    struct work *w = bh_calloc(1, sizeof(*w));
     BH_AUTO_BUF b = {.max = 4096};
     char when[64];
     int64_t wall = bh_loop_wall_ns(e->ctl->loop);
 
+    w->e = e;
+    w->key = key;
+    w->pod = bh_obj_ref(o);
+    bh_list_add_tail(&e->works, &w->link);
     bh_event(e->ctl->recorder, o, "Normal", "TaintManagerEviction",
              "Marking for deletion Pod %.*s/%.*s", BH_SF(o->ns), BH_SF(o->name));
     bh_buf_addf(&b,
@@ -76,10 +121,8 @@ static void evict(struct taint_evictor *e, struct bh_obj *o)
                 "deleting due to NoExecute "
                 "taint\",\"lastTransitionTime\":\"%.*s\"}]}}",
                 BH_SF(o->uid), BH_SF(bh_time_fmt((struct bh_time){wall / 1000000000, 0}, when)));
-    (void)bh_client_patch(e->ctl->client, &bh_core_v1_pod_kind, o->ns, o->name, "status",
-                          BH_PATCH_STRATEGIC, bh_buf_str(&b), NULL, NULL);
-    (void)bh_client_delete(e->ctl->client, &bh_core_v1_pod_kind, o->ns, o->name, o->uid, -1, NULL,
-                           NULL);
+    w->call = bh_client_patch(e->ctl->client, &bh_core_v1_pod_kind, o->ns, o->name, "status",
+                              BH_PATCH_STRATEGIC, bh_buf_str(&b), marked, w);
 }
 
 static void pod_sync(void *arg, struct bh_str key)
@@ -87,25 +130,19 @@ static void pod_sync(void *arg, struct bh_str key)
     struct taint_evictor *e = arg;
     struct bh_str name = key, ns = bh_str_cut(&name, '/');
     struct bh_obj *o = bh_informer_get(e->pods, ns, name), *n;
-    int64_t now = bh_loop_wall_ns(e->ctl->loop), at;
+    int64_t now = bh_loop_wall_ns(e->ctl->loop), at = INT64_MAX;
 
-    if (!ctl_synced(e->ctl->informers)) {
-        bh_workqueue_done(e->queue, key, BH_WORK_RETRY);
-        return;
-    }
     n = o ? bh_informer_get(e->nodes, (struct bh_str){0},
                             ((const struct bh_core_v1_pod *)bh_obj_struct(o))->spec.node_name)
           : NULL;
-    if (o && n && !o->deleting && !ctl_pod_done(bh_obj_struct(o))) {
+    if (o && n && !o->deleting && !ctl_pod_done(bh_obj_struct(o)))
         at = leave_at(bh_obj_struct(o), bh_obj_struct(n), now);
-        if (at <= now) {
-            evict(e, o);
-            bh_workqueue_add_after(e->queue, key,
-                                   5000); /* looked at again in case a write failed */
-        } else if (at != INT64_MAX) {
-            bh_workqueue_add_after(e->queue, key, (at - now) / 1000000 + 1);
-        }
+    if (at <= now) {
+        evict(e, key, o);
+        return;
     }
+    if (at != INT64_MAX)
+        bh_workqueue_add_after(e->queue, key, (at - now) / 1000000 + 1);
     bh_workqueue_done(e->queue, key, BH_WORK_OK);
 }
 
@@ -186,15 +223,27 @@ static void pod_deleted(void *arg, struct bh_obj *last)
     pod_place(arg, last, false);
 }
 
-static const struct bh_informer_ops node_ops = {node_added, node_updated, NULL, NULL};
-static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, NULL};
+static void taint_evictor_begin(void *arg)
+{
+    struct taint_evictor *e = arg;
+
+    if (ctl_synced((struct bh_informer *[]){e->pods, e->nodes}, 2))
+        bh_workqueue_resume(e->queue);
+}
+
+static const struct bh_informer_ops node_ops = {node_added, node_updated, NULL,
+                                                taint_evictor_begin};
+static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted,
+                                               taint_evictor_begin};
 
 static void *taint_evictor_start(struct ctl *c)
 {
     struct taint_evictor *e = bh_calloc(1, sizeof(*e));
 
     e->ctl = c;
-    e->queue = bh_workqueue_new(c->loop, 16, pod_sync, e);
+    bh_list_init(&e->works);
+    e->queue = bh_workqueue_new(c->loop, 64, pod_sync, e);
+    bh_workqueue_pause(e->queue);
     e->nodes = ctl_subscribe(c->informers, &bh_core_v1_node_kind, &node_ops, e);
     e->pods = ctl_subscribe(c->informers, &bh_core_v1_pod_kind, &pod_ops, e);
     return e;
@@ -205,6 +254,14 @@ static void taint_evictor_stop(void *self)
     struct taint_evictor *e = self;
     void *v;
 
+    bh_list_for_safe(l, &e->works)
+    {
+        struct work *w = bh_container(l, struct work, link);
+
+        bh_client_cancel(e->ctl->client, w->call);
+        (void)bh_obj_unref(w->pod);
+        bh_free(w);
+    }
     e->queue = bh_workqueue_free(e->queue);
     for (size_t it = 0; bh_map_next(&e->by_node, &it, NULL, &v);) {
         bh_map_done(v);
