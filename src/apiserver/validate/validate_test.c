@@ -1,0 +1,265 @@
+/* The rules by examples: JSON in; causes, JSON or warnings out. */
+#include "api/engine.h"
+#include "api/gen/core_v1.h"
+#include "api/gen/resource_v1.h"
+#include "apiserver/validate/validate.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define POD_HEAD                                                                                   \
+    "{\"metadata\":{\"name\":\"p\",\"namespace\":\"n\"},\"spec\":{\"containers\":[{\"name\":"      \
+    "\"c\",\"image\":\"i\""
+#define CLAIM_HEAD                                                                                 \
+    "{\"metadata\":{\"name\":\"w\",\"namespace\":\"n\"},\"spec\":{\"devices\":{\"requests\":["
+
+struct fixture {
+    struct bh_arena *a;
+    struct bh_rules_env env;
+    struct bh_field_errs errs;
+};
+
+static struct fixture begin(void)
+{
+    struct fixture f = {.a = bh_arena_new(0)};
+
+    f.env.a = f.a;
+    f.env.now.sec = 1700000000;
+    f.env.api_version = BH_S("v1");
+    f.env.verb = BH_S("create");
+    f.errs.a = f.a;
+    return f;
+}
+
+static void *decoded(struct fixture *f, const struct bh_kind *k, const char *json)
+{
+    struct bh_err err = {0};
+    void *obj = NULL;
+
+    if (bh_kind_decode_json(k, bh_s(json), f->a, &obj, NULL, &err) < 0)
+        bh_test_fail(__FILE__, __LINE__, "no valid example: %s", json);
+    return obj;
+}
+
+/* As a create runs, up to the store. */
+static void *created(struct fixture *f, const struct bh_kind *k, const char *json)
+{
+    void *obj = decoded(f, k, json);
+
+    f->errs.n = 0;
+    if (!obj)
+        return NULL;
+    bh_rules_default(&f->env, k, obj);
+    bh_rules_prepare_create(&f->env, k, obj);
+    bh_rules_validate_create(&f->env, k, obj, &f->errs);
+    return obj;
+}
+
+static void update(struct fixture *f, const struct bh_kind *k, const char *sub, void *obj,
+                   const void *old)
+{
+    f->errs.n = 0;
+    bh_rules_default(&f->env, k, obj);
+    bh_rules_prepare_update(&f->env, k, bh_s(sub), obj, old);
+    bh_rules_validate_update(&f->env, k, bh_s(sub), obj, old, &f->errs);
+}
+
+/* "field: message" of each error, a line each. */
+static struct bh_str told(const struct fixture *f)
+{
+    BH_AUTO_BUF b = {0};
+
+    for (size_t i = 0; i < f->errs.n; i++)
+        bh_buf_addf(&b, "%s%.*s: %.*s", i ? "\n" : "", BH_SF(f->errs.p[i].field),
+                    BH_SF(f->errs.p[i].body));
+    return bh_str_dup(f->a, bh_buf_str(&b));
+}
+
+BH_TEST(rules_default_and_accept_a_pod)
+{
+    struct fixture f = begin();
+    struct bh_core_v1_pod *p = created(&f, &bh_core_v1_pod_kind, POD_HEAD "}]}}");
+
+    BH_STREQ(told(&f), "");
+    BH_STREQ(p->spec.restart_policy, "Always");
+    BH_STREQ(p->spec.containers.p[0].image_pull_policy, "Always");
+    BH_STREQ(p->status.phase, "Pending");
+    BH_STREQ(p->status.qos_class, "BestEffort");
+    BH_EQ(p->metadata.generation, 1);
+    bh_arena_free(f.a);
+}
+
+BH_TEST(rules_copy_limits_to_requests)
+{
+    struct fixture f = begin();
+    struct bh_core_v1_pod *p =
+        created(&f, &bh_core_v1_pod_kind,
+                POD_HEAD ",\"resources\":{\"limits\":{\"cpu\":\"2\",\"memory\":\"1Gi\"}}}]}}");
+    const struct bh_str *cpu =
+        bh_str_map_get(&p->spec.containers.p[0].resources.requests, BH_S("cpu"));
+
+    BH_CHECK(cpu && bh_str_eqc(*cpu, "2"));
+    BH_STREQ(p->status.qos_class, "Guaranteed");
+    bh_arena_free(f.a);
+}
+
+BH_TEST(rules_refuse_a_bad_pod)
+{
+    static const struct {
+        const char *json, *want;
+    } cases[] = {
+        {"{\"metadata\":{\"name\":\"p\",\"namespace\":\"n\"},\"spec\":{}}",
+         "spec.containers: Required value"},
+        {POD_HEAD "},{\"name\":\"c\",\"image\":\"i\"}]}}",
+         "spec.containers[1].name: Duplicate value: \"c\""},
+        {POD_HEAD ",\"ports\":[{\"containerPort\":0}]}]}}",
+         "spec.containers[0].ports[0].containerPort: Required value"},
+        {POD_HEAD ",\"volumeMounts\":[{\"name\":\"v\",\"mountPath\":\"/x\"}]}]}}",
+         "spec.containers[0].volumeMounts[0].name: Not found: \"v\""},
+        {POD_HEAD ",\"resources\":{\"requests\":{\"cpu\":\"2\"},\"limits\":{\"cpu\":\"1\"}}}]}}",
+         "spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal "
+         "to cpu limit of 1"},
+        {POD_HEAD ",\"resources\":{\"claims\":[{\"name\":\"x\"}]}}]}}",
+         "spec.containers[0].resources.claims[0]: Not found: \"x\": must be one of the names in "
+         "pod.spec.resourceClaims which is empty"},
+    };
+
+    for (size_t i = 0; i < BH_COUNT(cases); i++) {
+        struct fixture f = begin();
+
+        (void)created(&f, &bh_core_v1_pod_kind, cases[i].json);
+        BH_STREQ(told(&f), cases[i].want);
+        bh_arena_free(f.a);
+    }
+}
+
+BH_TEST(rules_keep_a_pod_as_it_is)
+{
+    struct fixture f = begin();
+    const struct bh_kind *k = &bh_core_v1_pod_kind;
+    struct bh_core_v1_pod *old = created(&f, k, POD_HEAD "}]}}"), *p;
+
+    old->metadata.resource_version = BH_S("1");
+    p = bh_msg_dup(k->type, old, f.a);
+    p->spec.containers.p[0].image = BH_S("other");
+    update(&f, k, "", p, old);
+    BH_STREQ(told(&f), "");
+    BH_EQ(p->metadata.generation, 2);
+
+    p = bh_msg_dup(k->type, old, f.a);
+    p->spec.node_name = BH_S("node-1");
+    update(&f, k, "", p, old);
+    BH_EQ(f.errs.n, 1);
+
+    /* A status write leaves the spec alone, and a spec write the status. */
+    p = bh_msg_dup(k->type, old, f.a);
+    p->spec.node_name = BH_S("node-1");
+    p->status.phase = BH_S("Running");
+    update(&f, k, "status", p, old);
+    BH_STREQ(told(&f), "");
+    BH_STREQ(p->spec.node_name, "");
+    BH_STREQ(p->status.phase, "Running");
+    p = bh_msg_dup(k->type, old, f.a);
+    p->status.phase = BH_S("Running");
+    update(&f, k, "", p, old);
+    BH_STREQ(p->status.phase, "Pending");
+    bh_arena_free(f.a);
+}
+
+BH_TEST(rules_warn_of_what_is_not_meant)
+{
+    struct fixture f = begin();
+    struct bh_str_vec out = {NULL, 0};
+    void *p = created(
+        &f, &bh_core_v1_pod_kind,
+        POD_HEAD ",\"env\":[{\"name\":\"A\",\"value\":\"1\"},{\"name\":\"A\",\"value\":\"2\"}]}],"
+                 "\"nodeSelector\":{\"beta.kubernetes.io/os\":\"linux\"}}}");
+
+    bh_rules_warnings(&f.env, &bh_core_v1_pod_kind, BH_S(""), p, NULL, &out);
+    BH_EQ(out.n, 2);
+    if (out.n == 2) {
+        BH_STREQ(out.p[0], "spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "
+                           "\"kubernetes.io/os\" "
+                           "instead");
+        BH_STREQ(out.p[1], "spec.containers[0].env[1]: hides previous definition of \"A\", which "
+                           "may be dropped when "
+                           "using apply");
+    }
+    out.n = 0;
+    bh_rules_warnings(&f.env, &bh_core_v1_pod_kind, BH_S(""), p, p, &out);
+    BH_EQ(out.n, 0);
+    bh_arena_free(f.a);
+}
+
+BH_TEST(rules_of_claims)
+{
+    static const struct {
+        const char *json, *want;
+    } cases[] = {
+        {CLAIM_HEAD "{\"name\":\"r\",\"exactly\":{\"deviceClassName\":\"c\"}}]}}}", ""},
+        {CLAIM_HEAD "{\"name\":\"r\"}]}}}", "spec.devices.requests[0]: Required value: exactly one "
+                                            "of `exactly` or `firstAvailable` is required"},
+        {CLAIM_HEAD "{\"name\":\"r\",\"exactly\":{\"deviceClassName\":\"c\",\"allocationMode\":"
+                    "\"All\",\"count\":2}}]}}}",
+         "spec.devices.requests[0].exactly.count: Invalid value: 2: must not be specified when "
+         "allocationMode is 'All'"},
+        {CLAIM_HEAD "{\"name\":\"r\",\"exactly\":{\"deviceClassName\":\"c\",\"count\":-1}}]}}}",
+         "spec.devices.requests[0].exactly.count: Invalid value: -1: must be greater than zero"},
+    };
+
+    for (size_t i = 0; i < BH_COUNT(cases); i++) {
+        struct fixture f = begin();
+        const struct bh_resource_v1_resource_claim *c =
+            created(&f, &bh_resource_v1_resource_claim_kind, cases[i].json);
+
+        BH_STREQ(told(&f), cases[i].want);
+        if (i == 0) {
+            BH_STREQ(c->spec.devices.requests.p[0].exactly->allocation_mode, "ExactCount");
+            BH_EQ(c->spec.devices.requests.p[0].exactly->count, 1);
+        }
+        bh_arena_free(f.a);
+    }
+}
+
+BH_TEST(rules_keep_the_spec_of_a_claim)
+{
+    struct fixture f = begin();
+    const struct bh_kind *k = &bh_resource_v1_resource_claim_kind;
+    struct bh_resource_v1_resource_claim *old =
+        created(&f, k, CLAIM_HEAD "{\"name\":\"r\",\"exactly\":{\"deviceClassName\":\"c\"}}]}}}");
+    struct bh_resource_v1_resource_claim *c = bh_msg_dup(k->type, old, f.a);
+
+    old->metadata.resource_version = c->metadata.resource_version = BH_S("1");
+    c->spec.devices.requests.p[0].exactly->count = 2;
+    update(&f, k, "", c, old);
+    BH_EQ(f.errs.n, 1);
+    BH_CHECK(f.errs.n == 1 && bh_str_eqc(f.errs.p[0].field, "spec"));
+    bh_arena_free(f.a);
+}
+
+BH_TEST(rules_judge_names)
+{
+    static const char *const bad[] = {"Upper", "under_score", "-dash", "a..b", ""};
+    struct fixture f = begin();
+
+    for (size_t i = 0; i < BH_COUNT(bad); i++) {
+        char json[128];
+
+        (void)snprintf(json, sizeof(json), "{\"metadata\":{\"name\":\"%s\",\"namespace\":\"n\"}}",
+                       bad[i]);
+        (void)created(&f, &bh_core_v1_config_map_kind, json);
+        BH_CHECK(f.errs.n > 0 && bh_str_eqc(f.errs.p[0].field, "metadata.name"));
+    }
+    bh_arena_free(f.a);
+}
+
+BH_TEST(gates_have_their_defaults)
+{
+    BH_CHECK(bh_gate_known(BH_S("DRADeviceTaints")));
+    BH_CHECK(bh_gate_default(BH_S("DRADeviceTaintRules")));
+    BH_CHECK(!bh_gate_default(BH_S("NoSuchGate")));
+    BH_CHECK(!bh_gate_known(BH_S("NoSuchGate")));
+}
