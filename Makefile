@@ -25,6 +25,7 @@ release: $(BUILD)/release/build.ninja
 .PHONY: $(BUILD)/bulkhead
 $(BUILD)/bulkhead: release
 	@ln -sf release/bulkhead $(BUILD)/bulkhead
+	@ln -sf release/bulkhead $(BUILD)/kubectl-device
 	@test -x $(BUILD)/bulkhead
 
 up: $(BUILD)/bulkhead

@@ -57,16 +57,13 @@ static int find_tail(int fd, int64_t n, off_t *ret, struct bh_err *err)
     return 0;
 }
 
-int bh_log_reader_open(const char *path, const struct bh_log_opts *o, struct bh_log_reader **ret,
-                       struct bh_err *err)
+int bh_log_reader_open_fd(int given, const struct bh_log_opts *o, struct bh_log_reader **ret,
+                          struct bh_err *err)
 {
-    BH_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    BH_AUTO_FD fd = given;
     struct bh_log_reader *r;
     off_t at = 0;
 
-    if (fd < 0)
-        return errno == ENOENT ? bh_err_set(err, BH_E_NOT_FOUND, "no log at '%s'", path)
-                               : bh_err_sys(err, errno, "open '%s'", path);
     if (o->tail_lines == 0)
         at = lseek(fd, 0, SEEK_END);
     else if (o->tail_lines > 0 && find_tail(fd, o->tail_lines, &at, err) < 0)
@@ -78,6 +75,17 @@ int bh_log_reader_open(const char *path, const struct bh_log_opts *o, struct bh_
     r->line.max = LINE_MAX_BYTES;
     *ret = r;
     return 0;
+}
+
+int bh_log_reader_open(const char *path, const struct bh_log_opts *o, struct bh_log_reader **ret,
+                       struct bh_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0)
+        return errno == ENOENT ? bh_err_set(err, BH_E_NOT_FOUND, "no log at '%s'", path)
+                               : bh_err_sys(err, errno, "open '%s'", path);
+    return bh_log_reader_open_fd(fd, o, ret, err);
 }
 
 struct bh_log_reader *bh_log_reader_free(struct bh_log_reader *r)

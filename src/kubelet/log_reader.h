@@ -20,6 +20,9 @@ struct bh_log_opts {
 /* -BH_E_NOT_FOUND when there is no such file. */
 BH_MUST int bh_log_reader_open(const char *path, const struct bh_log_opts *o,
                                struct bh_log_reader **ret, struct bh_err *err);
+/* The same on an open file, which is owned from here on, also on failure. */
+BH_MUST int bh_log_reader_open_fd(int fd, const struct bh_log_opts *o, struct bh_log_reader **ret,
+                                  struct bh_err *err);
 struct bh_log_reader *bh_log_reader_free(struct bh_log_reader *r);
 /* Appends what the next piece of the file holds. Returns 1 when there may be more at once, 0 at the
  * end of what is written so far (call again later to follow), 2 when limit_bytes is reached. */
