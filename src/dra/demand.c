@@ -513,6 +513,7 @@ static void demand_sync(struct dra_demand *d)
 
 void dra_demand_learn(struct dra_demand *d, const struct dra_node *n)
 {
+    demand_sync(d); /* whatever happened until now, the failure has seen it */
     if (n->idx / 64 < d->words)
         d->bits[n->idx / 64] &= ~(UINT64_C(1) << (n->idx % 64));
 }

@@ -22,6 +22,7 @@
 
 static const int topo_weight[DRA_TOPO_N] = {4, 2, 1};
 #define CLOSE_MAX 7
+#define INNER     32 /* closeness inside a set against closeness to what is left */
 
 /* ---- where a device sits ---- */
 
@@ -164,7 +165,7 @@ static int outer_worth(const struct order *o, size_t i)
     int sum = 0;
 
     for (size_t k = 0; k < o->near_n; k++)
-        sum += 2 * closeness(d, o->c->cands[o->near[k]].dev);
+        sum += INNER * closeness(d, o->c->cands[o->near[k]].dev);
     if (o->c->opts->scoring == BH_DRA_SPREAD) {
         for (size_t k = 0; k < o->c->cands_n && k < 4 * SET_CANDS_MAX; k++)
             if (o->c->cands[k].dev->use->dedicated)
@@ -177,8 +178,8 @@ static int outer_worth(const struct order *o, size_t i)
     return sum;
 }
 
-/* Grows a set from the seed; returns its worth. Inside, closeness counts three times: twice for
- * itself, once because outer_worth() counted it against the device. */
+/* Grows a set from the seed; returns its worth. Closeness inside comes first; what is left behind
+ * decides between equals. */
 static int grow(const struct order *o, size_t seed, size_t k, uint32_t *set, int *gain)
 {
     int worth = o->worth[seed];
@@ -194,7 +195,7 @@ static int grow(const struct order *o, size_t seed, size_t k, uint32_t *set, int
         for (size_t i = 0; i < o->n; i++) {
             if (gain[i] == INT32_MIN)
                 continue;
-            gain[i] += 3 * closeness(last, o->c->cands[o->it[i].at].dev);
+            gain[i] += INNER * closeness(last, o->c->cands[o->it[i].at].dev);
             if (best == SIZE_MAX || gain[i] > gain[best])
                 best = i;
         }
