@@ -146,10 +146,13 @@ void tc_pod(struct tc *t, const char *ns, const char *name, const char *node, co
     if (!claim || !o)
         return;
     c = tc_get_claim(t, ns, claim);
-    for (size_t i = 0; c && i < c->status.reserved_for.n; i++)
+    for (size_t i = 0; c && i < c->status.reserved_for.n; i++) {
+        if (bh_str_eq(c->status.reserved_for.p[i].uid, o->uid))
+            return; /* a controller was faster */
         reserved =
             tc_fmt(t, "%s{\"resource\":\"pods\",\"name\":\"%.*s\",\"uid\":\"%.*s\"},", reserved,
                    BH_SF(c->status.reserved_for.p[i].name), BH_SF(c->status.reserved_for.p[i].uid));
+    }
     (void)world_merge(
         &t->w, CLAIM, ns, claim, "status",
         tc_fmt(t,

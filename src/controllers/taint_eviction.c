@@ -1,5 +1,6 @@
 /* taint-eviction-controller: pods leave a node whose NoExecute taints they do not tolerate (any
  * longer). */
+#include "api/engine.h"
 #include "api/gen/core_v1.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -16,7 +17,12 @@ struct taint_evictor {
     struct bh_informer *pods, *nodes;
     struct bh_map by_node;      /* node name -> struct bh_map of pod keys */
     struct bh_workqueue *queue; /* pod keys; a planned eviction is a key that comes up later */
+    struct bh_map plans;        /* pod key -> struct plan, of evictions that are due later */
     struct bh_link works;
+};
+
+struct plan {
+    int64_t since_ns; /* Unix time: when the pod was first seen to have to go */
 };
 
 /* One pod that is being evicted: its condition, then its deletion. */
@@ -38,16 +44,17 @@ static bool tolerates(const struct bh_core_v1_toleration *t, const struct bh_cor
             bh_str_eq(t->value, taint->value));
 }
 
-/* Unix time in ns at which the pod has to leave its node; INT64_MAX when it may stay. */
+/* Unix time in ns at which the pod has to leave its node; INT64_MAX when it may stay. Time counts
+ * from when the taint was added; people often leave that out, then from first_ns. */
 static int64_t leave_at(const struct bh_core_v1_pod *pod, const struct bh_core_v1_node *node,
-                        int64_t now)
+                        int64_t now, int64_t first_ns)
 {
     int64_t at = INT64_MAX;
 
     for (size_t i = 0; i < node->spec.taints.n; i++) {
         const struct bh_core_v1_taint *taint = &node->spec.taints.p[i];
         int64_t since =
-            bh_time_is_zero(taint->time_added) ? now : taint->time_added.sec * 1000000000;
+            bh_time_is_zero(taint->time_added) ? first_ns : taint->time_added.sec * 1000000000;
         int64_t stay = INT64_MAX, due;
         bool tolerated = false;
 
@@ -125,24 +132,53 @@ static void evict(struct taint_evictor *e, struct bh_str key, struct bh_obj *o)
                               BH_PATCH_STRATEGIC, bh_buf_str(&b), marked, w);
 }
 
+static void plan_keep(struct taint_evictor *e, struct bh_str key, int64_t now)
+{
+    struct plan *p = bh_map_get(&e->plans, key);
+
+    if (p)
+        return;
+    p = bh_calloc(1, sizeof(*p));
+    p->since_ns = now;
+    (void)bh_map_put(&e->plans, key, p);
+}
+
+static void plan_drop(struct taint_evictor *e, struct bh_str key, struct bh_obj *spared)
+{
+    struct plan *p = bh_map_del(&e->plans, key);
+
+    if (p && spared)
+        bh_event(e->ctl->recorder, spared, "Normal", "TaintManagerEviction",
+                 "Cancelling deletion of Pod %.*s", BH_SF(key));
+    bh_free(p);
+}
+
 static void pod_sync(void *arg, struct bh_str key)
 {
     struct taint_evictor *e = arg;
     struct bh_str name = key, ns = bh_str_cut(&name, '/');
     struct bh_obj *o = bh_informer_get(e->pods, ns, name), *n;
+    const struct plan *p = bh_map_get(&e->plans, key);
     int64_t now = bh_loop_wall_ns(e->ctl->loop), at = INT64_MAX;
+    bool stays;
 
     n = o ? bh_informer_get(e->nodes, (struct bh_str){0},
                             ((const struct bh_core_v1_pod *)bh_obj_struct(o))->spec.node_name)
           : NULL;
-    if (o && n && !o->deleting && !ctl_pod_done(bh_obj_struct(o)))
-        at = leave_at(bh_obj_struct(o), bh_obj_struct(n), now);
+    stays = o && !o->deleting && !ctl_pod_done(bh_obj_struct(o));
+    if (n && stays)
+        at = leave_at(bh_obj_struct(o), bh_obj_struct(n), now, p ? p->since_ns : now);
     if (at <= now) {
+        plan_drop(e, key, NULL);
         evict(e, key, o);
         return;
     }
-    if (at != INT64_MAX)
+    if (at == INT64_MAX) {
+        plan_drop(e, key, stays ? o : NULL);
+    } else {
+        plan_keep(e, key, now);
         bh_workqueue_add_after(e->queue, key, (at - now) / 1000000 + 1);
+    }
     bh_workqueue_done(e->queue, key, BH_WORK_OK);
 }
 
@@ -154,25 +190,36 @@ static bool has_no_execute(const struct bh_core_v1_node *n)
     return false;
 }
 
-static void node_changed(struct taint_evictor *e, struct bh_obj *o)
+static void node_changed(struct taint_evictor *e, struct bh_obj *old, struct bh_obj *o)
 {
     struct bh_map *set = bh_map_get(&e->by_node, o->name);
     struct bh_str key;
 
-    if (!set || !has_no_execute(bh_obj_struct(o)))
+    if (!set || !(has_no_execute(bh_obj_struct(o)) || (old && has_no_execute(bh_obj_struct(old)))))
         return;
     for (size_t it = 0; bh_map_next(set, &it, &key, NULL);)
         bh_workqueue_add(e->queue, key);
 }
 
+static bool same_taints(const struct bh_core_v1_node *a, const struct bh_core_v1_node *b)
+{
+    if (a->spec.taints.n != b->spec.taints.n)
+        return false;
+    for (size_t i = 0; i < a->spec.taints.n; i++)
+        if (!bh_msg_equal(&bh_core_v1_taint_type, &a->spec.taints.p[i], &b->spec.taints.p[i]))
+            return false;
+    return true;
+}
+
 static void node_added(void *arg, struct bh_obj *o)
 {
-    node_changed(arg, o);
+    node_changed(arg, NULL, o);
 }
 static void node_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
 {
-    (void)old;
-    node_changed(arg, o);
+    if (same_taints(bh_obj_struct(old), bh_obj_struct(o)))
+        return;
+    node_changed(arg, old, o);
 }
 
 static void pod_place(struct taint_evictor *e, struct bh_obj *o, bool present)
@@ -220,7 +267,11 @@ static void pod_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
 }
 static void pod_deleted(void *arg, struct bh_obj *last)
 {
-    pod_place(arg, last, false);
+    struct taint_evictor *e = arg;
+    char buf[KEY_MAX];
+
+    pod_place(e, last, false);
+    plan_drop(e, bh_obj_key(last, buf, sizeof(buf)), NULL);
 }
 
 static void taint_evictor_begin(void *arg)
@@ -268,6 +319,9 @@ static void taint_evictor_stop(void *self)
         bh_free(v);
     }
     bh_map_done(&e->by_node);
+    for (size_t it = 0; bh_map_next(&e->plans, &it, NULL, &v);)
+        bh_free(v);
+    bh_map_done(&e->plans);
     bh_free(e);
 }
 
