@@ -404,6 +404,7 @@ struct bh_cel_program {
     const struct cel_step *root;
     const struct bh_cel_type *type;
     struct cel_cost_range cost;
+    uint32_t height; /* of the tree: how deep evaluation recurses */
     uint32_t nlocals;
     size_t nvars;
     const struct bh_str *var_names;

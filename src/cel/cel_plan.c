@@ -518,6 +518,7 @@ int cel_plan(struct cel_compiler *c, struct cel_ast *root, struct bh_cel_program
     p->var_names = names;
     p->uses = bh_new_n(p->arena, bool, c->env->nvars);
     p->nlocals = c->nlocals;
+    p->height = root->height;
     p->root = plan(&pl, root);
     return pl.failed ? -BH_E_INVALID : 0;
 }
