@@ -1,9 +1,11 @@
 /* OpenAPI documents beside those of a Kubernetes API server. */
 #include "api/openapi.h"
+#include "api/openapi_v2_pb.h"
 #include "base/arena.h"
 #include "base/fs.h"
 #include "base/test.h"
 #include "data/json.h"
+#include "data/pbwire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,4 +176,57 @@ BH_TEST(openapi_v2_is_json)
     BH_CHECK(pod != NULL);
     BH_STREQ(bh_jv_get_str(bh_jv_at(bh_jv_getc(pod, "x-kubernetes-group-version-kind"), 0), "kind"),
              "Pod");
+}
+
+/* The first field of that number, {NULL, 0} without. */
+static struct bh_str pb_field(struct bh_str msg, uint32_t number)
+{
+    struct bh_pb_rd rd = bh_pb_rd(msg);
+    struct bh_pb_field f;
+
+    while (bh_pb_next(&rd, &f, NULL) > 0)
+        if (f.number == number && f.type == BH_PB_LEN)
+            return f.bytes;
+    return (struct bh_str){NULL, 0};
+}
+
+static bool str_is(struct bh_str s, const char *want)
+{
+    return bh_str_eqc(s, want);
+}
+
+BH_TEST(openapi_v2_in_protobuf)
+{
+    static const char small[] =
+        "{\"swagger\":\"2.0\",\"info\":{\"title\":\"t\",\"version\":\"v1\"},"
+        "\"paths\":{\"/a\":{\"get\":{\"operationId\":\"readA\",\"parameters\":[{\"in\":\"query\","
+        "\"name\":\"q\",\"type\":\"string\"}],\"responses\":{\"200\":{\"description\":\"OK\"}}}}},"
+        "\"definitions\":{\"A\":{\"type\":\"object\",\"minLength\":7,\"x-k\":{\"b\":1}}}}";
+    BH_AUTO_BUF b = {0}, json = {0}, all = {0};
+    struct bh_err err = {0};
+    struct bh_str doc, path, get, param, def;
+
+    BH_EQ(bh_openapi_v2_pb(BH_S(small), &b, &err), 0);
+    doc = bh_buf_str(&b);
+    BH_CHECK(str_is(pb_field(doc, 1), "2.0"));
+    BH_CHECK(str_is(pb_field(pb_field(doc, 2), 2), "v1"));
+    path = pb_field(pb_field(doc, 8), 2); /* Paths.path[0] */
+    BH_CHECK(str_is(pb_field(path, 1), "/a"));
+    get = pb_field(pb_field(path, 2), 2);
+    BH_CHECK(str_is(pb_field(get, 5), "readA"));
+    param = pb_field(pb_field(get, 8), 1);   /* ParametersItem.parameter */
+    param = pb_field(pb_field(param, 2), 3); /* NonBodyParameter.query */
+    BH_CHECK(str_is(pb_field(param, 4), "q"));
+    BH_CHECK(str_is(pb_field(param, 6), "string"));
+    def = pb_field(pb_field(doc, 9), 1);
+    BH_CHECK(str_is(pb_field(def, 1), "A"));
+    BH_CHECK(str_is(pb_field(pb_field(pb_field(def, 2), 22), 1), "object"));
+    def = pb_field(pb_field(def, 2), 31); /* NamedAny */
+    BH_CHECK(str_is(pb_field(def, 1), "x-k"));
+    BH_CHECK(str_is(pb_field(pb_field(def, 2), 2), "{\"b\":1}"));
+
+    bh_openapi_v2(BH_S("v1.36.2"), &json);
+    BH_EQ(bh_openapi_v2_pb(bh_buf_str(&json), &all, &err), 0);
+    BH_CHECK(bh_buf_str(&all).n > 100000);
+    BH_CHECK(bh_openapi_v2_pb(BH_S("{\"definitions\":{"), &b, &err) < 0);
 }

@@ -38,6 +38,9 @@ enum opt {
     OPT_RUNTIME,
     OPT_CIDR,
     OPT_ANONYMOUS,
+    OPT_KUBELET_CA,
+    OPT_KUBELET_CERT,
+    OPT_KUBELET_KEY,
     OPT_HELP,
     OPT_ACCEPTED, /* upstream's flags that change nothing here */
 };
@@ -57,6 +60,9 @@ static const struct option options[] = {
     {"runtime-config", required_argument, NULL, OPT_RUNTIME},
     {"service-cluster-ip-range", required_argument, NULL, OPT_CIDR},
     {"anonymous-auth", required_argument, NULL, OPT_ANONYMOUS},
+    {"kubelet-certificate-authority", required_argument, NULL, OPT_KUBELET_CA},
+    {"kubelet-client-certificate", required_argument, NULL, OPT_KUBELET_CERT},
+    {"kubelet-client-key", required_argument, NULL, OPT_KUBELET_KEY},
     {"allow-privileged", required_argument, NULL, OPT_ACCEPTED},
     {"service-account-issuer", required_argument, NULL, OPT_ACCEPTED},
     {"service-account-key-file", required_argument, NULL, OPT_ACCEPTED},
@@ -81,7 +87,9 @@ static const char usage[] =
     "  --enable-admission-plugins, --disable-admission-plugins NAMES\n"
     "  --feature-gates, --runtime-config NAME=BOOL,…\n"
     "  --service-cluster-ip-range CIDR   10.96.0.0/16\n"
-    "  --anonymous-auth BOOL             true\n";
+    "  --anonymous-auth BOOL             true\n"
+    "  --kubelet-certificate-authority, --kubelet-client-certificate, --kubelet-client-key FILE\n"
+    "                                    for connections to kubelets (logs)\n";
 
 static int set_option(struct config *c, int opt, const char *v, struct bh_err *err)
 {
@@ -131,6 +139,15 @@ static int set_option(struct config *c, int opt, const char *v, struct bh_err *e
         return 0;
     case OPT_ANONYMOUS:
         c->srv.no_anonymous = strcmp(v, "false") == 0;
+        return 0;
+    case OPT_KUBELET_CA:
+        c->srv.kubelet_certificate_authority = v;
+        return 0;
+    case OPT_KUBELET_CERT:
+        c->srv.kubelet_client_certificate = v;
+        return 0;
+    case OPT_KUBELET_KEY:
+        c->srv.kubelet_client_key = v;
         return 0;
     case OPT_HELP:
         c->help = true;

@@ -1,8 +1,12 @@
 /* /openapi/v2, /openapi/v3 and the documents below it. */
 #include "api/openapi.h"
+#include "api/openapi_v2_pb.h"
 #include "apiserver/server_int.h"
 
 #include <string.h>
+
+#define V2_PB     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+#define V2_PB_OLD "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 
 /* The text of a document, made once and kept for the life of the server. */
 static struct bh_str cached(struct bh_apiserver *srv, struct bh_str key,
@@ -26,6 +30,16 @@ static bool make_v2(struct bh_str key, struct bh_buf *b)
     (void)key;
     bh_openapi_v2(BH_S("v1.36.2"), b);
     return true;
+}
+
+static bool make_v2_pb(struct bh_str key, struct bh_buf *b)
+{
+    BH_AUTO_BUF json = {0};
+    struct bh_err err = {0};
+
+    (void)key;
+    bh_openapi_v2(BH_S("v1.36.2"), &json);
+    return bh_openapi_v2_pb(bh_buf_str(&json), b, &err) == 0;
 }
 
 /* key: "api/v1", "apis/apps/v1", or a path that has a document without schemas. */
@@ -141,14 +155,45 @@ static int document(struct bh_rq *rq, struct bh_str key)
     return 0;
 }
 
+/* Clients that know protobuf name it alone or first; the name with '@' is an older spelling. */
+static bool wants_v2_pb(struct bh_rq *rq)
+{
+    struct bh_str rest = rq->accept;
+
+    while (rest.p && rest.n > 0) {
+        struct bh_str clause = bh_str_cut(&rest, ',');
+        struct bh_str type = bh_str_trim(bh_str_cut(&clause, ';'));
+
+        if (bh_str_eqc(type, V2_PB) || bh_str_eqc(type, V2_PB_OLD))
+            return true;
+        if (bh_str_eqc(type, "application/json") || bh_str_eqc(type, "*/*") ||
+            bh_str_eqc(type, "application/*"))
+            return false;
+    }
+    return false;
+}
+
+static int document_v2(struct bh_rq *rq)
+{
+    struct bh_str text;
+
+    if (!wants_v2_pb(rq)) {
+        bh_rq_answer_raw(rq, 200, BH_S("application/json"), cached(rq->srv, BH_S("v2"), make_v2));
+        return 0;
+    }
+    text = cached(rq->srv, BH_S("v2.pb"), make_v2_pb);
+    if (!text.p)
+        return bh_fail_text(rq, 500, BH_S("the document has no protobuf form\n"));
+    bh_rq_answer_raw(rq, 200, BH_S(V2_PB), text);
+    return 0;
+}
+
 int bh_openapi_serve(struct bh_rq *rq)
 {
     struct bh_str path = rq->ri.path;
 
-    if (bh_str_eqc(path, "/openapi/v2")) {
-        bh_rq_answer_raw(rq, 200, BH_S("application/json"), cached(rq->srv, BH_S("v2"), make_v2));
-        return 0;
-    }
+    if (bh_str_eqc(path, "/openapi/v2"))
+        return document_v2(rq);
     if (bh_str_eqc(path, "/openapi/v3"))
         return index_v3(rq);
     if (bh_str_starts(path, BH_S("/openapi/v3/")))
