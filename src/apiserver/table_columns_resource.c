@@ -86,8 +86,114 @@ static void group_status(const void *obj, struct bh_time now, struct bh_buf *out
     bh_cell_str(out, disrupted.n ? disrupted : text);
 }
 
+/* ---- requests for the state of pools ---- */
+
+/* What a request has come to: the word for it, since when, and the sums over its pools. */
+struct pool_answer {
+    const char *word;
+    struct bh_time completed;
+    bool counted;
+    int32_t pools;
+    size_t listed;
+    int64_t total, available, allocated, unavailable, errors;
+};
+
+static struct pool_answer pool_answer(const void *obj)
+{
+    const struct bh_resource_v1alpha3_resource_pool_status_request *r = obj;
+    const struct bh_resource_v1alpha3_resource_pool_status_request_status *s = r->status;
+    struct pool_answer a = {.word = "Pending"};
+
+    if (!s)
+        return a;
+    a.counted = true;
+    for (size_t i = 0; i < s->conditions.n; i++) {
+        const struct bh_meta_v1_condition *c = &s->conditions.p[i];
+
+        if (!bh_str_eqc(c->status, "True"))
+            continue;
+        if (bh_str_eqc(c->type, "Complete")) {
+            a.word = "Complete";
+            a.completed = c->last_transition_time;
+            break;
+        }
+        if (bh_str_eqc(c->type, "Failed")) {
+            a.word = "Failed";
+            a.counted = false;
+            break;
+        }
+    }
+    a.pools = s->pool_count;
+    a.listed = s->pools.n;
+    for (size_t i = 0; i < s->pools.n; i++) {
+        const struct bh_resource_v1alpha3_pool_status *p = &s->pools.p[i];
+
+        a.total += p->total_devices;
+        a.available += p->available_devices;
+        a.allocated += p->allocated_devices;
+        a.unavailable += p->unavailable_devices;
+        a.errors += p->has_validation_error;
+    }
+    return a;
+}
+
+#define POOL_SUM(what)                                                                             \
+    static void pool_request_##what(const void *obj, struct bh_time now, struct bh_buf *out)       \
+    {                                                                                              \
+        struct pool_answer a = pool_answer(obj);                                                   \
+                                                                                                   \
+        (void)now;                                                                                 \
+        if (a.counted)                                                                             \
+            bh_cell_fmt(out, "%lld", (long long)a.what);                                           \
+        else                                                                                       \
+            bh_cell_str(out, BH_S("-"));                                                           \
+    }
+POOL_SUM(total)
+POOL_SUM(available)
+POOL_SUM(allocated)
+POOL_SUM(unavailable)
+POOL_SUM(errors)
+
+static void pool_request_pools(const void *obj, struct bh_time now, struct bh_buf *out)
+{
+    (void)now;
+    bh_buf_add_i64(out, pool_answer(obj).pools);
+}
+
+static void pool_request_status(const void *obj, struct bh_time now, struct bh_buf *out)
+{
+    struct pool_answer a = pool_answer(obj);
+
+    (void)now;
+    if (bh_str_eqc(bh_s(a.word), "Complete") && a.pools > 0 && (size_t)a.pools > a.listed)
+        bh_cell_fmt(out, "Complete (%zu/%d pools)", a.listed, (int)a.pools);
+    else
+        bh_cell_str(out, bh_s(a.word));
+}
+
+static void pool_request_completed(const void *obj, struct bh_time now, struct bh_buf *out)
+{
+    struct pool_answer a = pool_answer(obj);
+
+    if (bh_time_is_zero(a.completed))
+        bh_cell_str(out, BH_S("<none>"));
+    else
+        bh_cell_age(out, now, a.completed);
+}
+
 const struct bh_column_entry bh_columns_resource[] = {
-    {"resourceclaim_state", claim_state}, {"devicetaintrule_timeadded", rule_time_added},
-    {"podgroup_policy", group_policy},    {"podgroup_workload", group_workload},
-    {"podgroup_status", group_status},    {NULL, NULL},
+    {"resourceclaim_state", claim_state},
+    {"devicetaintrule_timeadded", rule_time_added},
+    {"pool_request_total", pool_request_total},
+    {"pool_request_available", pool_request_available},
+    {"pool_request_allocated", pool_request_allocated},
+    {"pool_request_unavailable", pool_request_unavailable},
+    {"pool_request_errors", pool_request_errors},
+    {"pool_request_pools", pool_request_pools},
+    {"pool_request_status", pool_request_status},
+    {"pool_request_completed", pool_request_completed},
+    {"podgroup_policy", group_policy},
+    {"podgroup_workload", group_workload},
+    {"podgroup_status", group_status},
+    {NULL, NULL},
 };

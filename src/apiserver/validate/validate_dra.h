@@ -62,4 +62,12 @@ void bh_v_request_ref(struct bh_field_errs *e, const struct bh_fpath *at, struct
 void bh_v_device_configuration(struct bh_field_errs *e, const struct bh_fpath *at,
                                const struct bh_resource_v1_device_configuration *c, bool stored);
 
+void bh_v_pool_request_prepare_create(const struct bh_rules_env *env, void *obj);
+void bh_v_pool_request_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                                      const void *prev);
+void bh_v_pool_request_create(const struct bh_rules_env *env, const void *obj,
+                              struct bh_field_errs *e);
+void bh_v_pool_request_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                              const void *prev, struct bh_field_errs *e);
+
 #endif

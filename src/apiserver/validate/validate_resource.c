@@ -595,5 +595,12 @@ const struct bh_rules bh_rules_resource[] = {
      .prepare_update = bh_v_rule_prepare_update,
      .validate_create = bh_v_rule_create,
      .validate_update = bh_v_rule_update},
+    {.group = G,
+     .kind = "ResourcePoolStatusRequest",
+     .prepare_create = bh_v_pool_request_prepare_create,
+     .prepare_update = bh_v_pool_request_prepare_update,
+     .validate_create = bh_v_pool_request_create,
+     .validate_update = bh_v_pool_request_update,
+     .no_unconditional_update = true},
 };
 const size_t bh_rules_resource_n = BH_COUNT(bh_rules_resource);
