@@ -470,3 +470,33 @@ BH_TEST(cel_authorizer)
     }
     BH_CHECK(asked > 5);
 }
+
+BH_TEST(cel_includes)
+{
+    static const struct {
+        const char *src;
+        bool want;
+    } cases[] = {
+        {"[1, 2].includes(2)", true},
+        {"[1, 2].includes('a')", false},
+        {"'a'.includes('a')", true},
+        {"dyn(5).includes(5.0)", true},
+        {"lists.range(48).includes(47)", true},
+    };
+    struct run r;
+
+    for (size_t i = 0; i < BH_COUNT(cases); i++) {
+        go(&r, bh_cel_env_new(BH_CEL_ENV_INCLUDES), cases[i].src, NULL, 0, BH_CEL_COST_PER_CALL);
+        if (r.r != 0 || r.res.value.b != cases[i].want)
+            bh_test_fail(__FILE__, __LINE__, "%s: %s", cases[i].src, r.err.msg);
+        done(&r);
+    }
+    go(&r, bh_cel_env_new(BH_CEL_ENV_INCLUDES), "lists.range(49).includes(100)", NULL, 0,
+       BH_CEL_COST_PER_CALL);
+    BH_STREQ(bh_s(r.err.msg),
+             "'includes' function cannot be applied to lists longer than 48 values");
+    done(&r);
+    go(&r, bh_cel_env_new(0), "[1].includes(1)", NULL, 0, BH_CEL_COST_PER_CALL);
+    BH_EQ(r.r, -BH_E_INVALID);
+    done(&r);
+}
