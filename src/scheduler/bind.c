@@ -20,11 +20,21 @@ struct bind_claim {
     struct bh_str ns, name, uid;
     const struct bh_resource_v1_allocation_result *alloc; /* to be stored; NULL: only reserve */
     struct bh_obj *obj;                                   /* newest that we know; referenced */
-    bool stored;                                          /* the allocation is in the API */
-    bool reserved;                                        /* by a write of ours */
+    const struct ext_claim *create; /* to be made first; its reservation stands under its own uid */
+    bool stored;                    /* the allocation is in the API */
+    bool reserved;                  /* by a write of ours */
 };
 
-enum bind_step { STEP_FINALIZER, STEP_STATUS, STEP_GET, STEP_BIND, STEP_GET_POD };
+enum bind_step {
+    STEP_CREATE, /* of the claim for extended resources */
+    STEP_FINALIZER,
+    STEP_STATUS,
+    STEP_GET,
+    STEP_POD_STATUS, /* which claim serves the extended resources */
+    STEP_WAIT,       /* for the devices' binding conditions */
+    STEP_BIND,
+    STEP_GET_POD,
+};
 
 struct sbind {
     struct bh_link link; /* in s->binds */
@@ -35,6 +45,14 @@ struct sbind {
     struct bh_str node;
     struct bind_claim *claims;
     size_t n, i;
+    const struct bind_claim *ext; /* one of them, or NULL */
+    bool ext_told;                /* the pod's status names it */
+    struct bh_str *watched;       /* uids of all claims of the pod */
+    struct bh_str *watched_names;
+    size_t watched_n;
+    struct bh_link wait; /* in s->bind_waits */
+    int64_t wait_until;
+    bool waiting;
     enum bind_step step;
     bool unsure; /* the last write of the step may still have taken effect */
     int tries;   /* conflicts of this claim */
@@ -45,6 +63,7 @@ struct sbind {
 
 static void bind_go(struct sbind *b);
 static void bind_answer(void *arg, const struct bh_client_res *res);
+static void post_binding(struct sbind *b);
 
 static void bind_free(struct sbind *b)
 {
@@ -54,6 +73,7 @@ static void bind_free(struct sbind *b)
         bh_client_cancel(b->s->client, b->call);
     bh_timer_stop(&b->retry);
     bh_list_del(&b->link);
+    bh_list_del(&b->wait);
     b->s->binds_n--;
     if (b->pod)
         b->pod->bind = NULL;
@@ -86,7 +106,9 @@ static void bind_failed(struct sbind *b, struct bh_str why)
     for (size_t i = 0; i < b->n; i++) {
         struct bind_claim *k = &b->claims[i];
 
-        if (k->reserved)
+        if (k->create && k->obj)
+            sched_claim_remove(s, k->obj);
+        else if (k->reserved)
             release(b, k);
         if (k->alloc && !k->stored) {
             bh_dra_unreserve(s->model, k->uid);
@@ -208,6 +230,125 @@ static void get_claim(struct sbind *b, const struct bind_claim *k)
     b->call = bh_client_call(b->s->client, &req, bind_answer, b);
 }
 
+static void create_claim(struct sbind *b, const struct bind_claim *k)
+{
+    struct bh_resource_v1_resource_claim c = k->create->claim;
+
+    c.metadata.name = c.metadata.uid = (struct bh_str){NULL, 0};
+    c.metadata.finalizers.p = bh_new(b->arena, struct bh_str);
+    c.metadata.finalizers.p[0] = BH_S(FINALIZER);
+    c.metadata.finalizers.n = 1;
+    b->step = STEP_CREATE;
+    b->call = bh_client_create(b->s->client, &bh_resource_v1_resource_claim_kind, k->ns, &c,
+                               bind_answer, b);
+}
+
+static void tell_ext(struct sbind *b)
+{
+    BH_AUTO_BUF out = {.max = 256u << 10};
+    const struct bh_core_v1_container_extended_resource_request_vec *m = &b->ext->create->mappings;
+
+    bh_buf_addf(&out,
+                "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"extendedResourceClaimStatus\":{"
+                "\"requestMappings\":[",
+                BH_SF(b->pod_obj->uid));
+    for (size_t i = 0; i < m->n; i++)
+        bh_buf_addf(&out,
+                    "%s{\"containerName\":\"%.*s\",\"resourceName\":\"%.*s\",\"requestName\":"
+                    "\"%.*s\"}",
+                    i ? "," : "", BH_SF(m->p[i].container_name), BH_SF(m->p[i].resource_name),
+                    BH_SF(m->p[i].request_name));
+    bh_buf_addf(&out, "],\"resourceClaimName\":\"%.*s\"}}}", BH_SF(b->ext->name));
+    b->step = STEP_POD_STATUS;
+    b->call = bh_client_patch(b->s->client, &bh_core_v1_pod_kind, b->pod_obj->ns, b->pod_obj->name,
+                              "status", BH_PATCH_MERGE, bh_buf_str(&out), bind_answer, b);
+}
+
+/* Whether the devices are bound: true goes on; false waits, or the attempt has ended. */
+static bool devices_bound(struct sbind *b)
+{
+    const struct bh_meta_v1_condition *failure = NULL;
+    bool pending = false;
+
+    for (size_t i = 0; i < b->watched_n; i++) {
+        struct bh_obj *o = bh_informer_get(b->s->inf_claims, b->pod_obj->ns, b->watched_names[i]);
+
+        for (size_t k = 0; k < b->n; k++) /* the answer to our own write may be newer */
+            if (bh_str_eq(b->claims[k].name, b->watched_names[i]) && b->claims[k].obj &&
+                (!o || b->claims[k].obj->rv > o->rv))
+                o = b->claims[k].obj;
+        if (!o)
+            continue;
+        switch (sched_binding_state(bh_obj_struct(o), &failure)) {
+        case BINDING_FAILED:
+            fail_f(
+                b,
+                "running PreBind plugin \"DynamicResources\": device binding failed: claim=%.*s, "
+                "reason=%.*s, message=\"%.*s\"",
+                BH_SF(o->name), BH_SF(failure->reason), BH_SF(failure->message));
+            return false;
+        case BINDING_PENDING:
+            if (b->wait_until && bh_loop_mono_ns(b->s->loop) >= b->wait_until) {
+                fail_f(b,
+                       "running PreBind plugin \"DynamicResources\": device binding timeout: "
+                       "claim=%.*s",
+                       BH_SF(o->name));
+                return false;
+            }
+            pending = true;
+            break;
+        case BINDING_NONE:
+        case BINDING_READY:
+            break;
+        }
+    }
+    return !pending;
+}
+
+/* Where the pod will be, told before it is bound: what is awaited may depend on it. */
+static void begin_wait(struct sbind *b)
+{
+    b->waiting = true;
+    b->wait_until = bh_loop_mono_ns(b->s->loop) + (int64_t)BINDING_TIMEOUT_S * 1000000000;
+    bh_list_add_tail(&b->s->bind_waits, &b->wait);
+    bh_timer_start(&b->retry, (int64_t)BINDING_TIMEOUT_S * 1000 + 1);
+    (void)bh_client_patch(
+        b->s->client, &bh_core_v1_pod_kind, b->pod_obj->ns, b->pod_obj->name, "status",
+        BH_PATCH_MERGE,
+        bh_str_fmt(b->arena,
+                   "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"nominatedNodeName\":\"%.*s\"}}",
+                   BH_SF(b->pod_obj->uid), BH_SF(b->node)),
+        NULL, NULL);
+    bh_event(b->s->recorder, b->pod_obj, "Normal", "BindingConditionsPending",
+             "waiting for binding conditions for device on node %.*s", BH_SF(b->node));
+}
+
+static void go_wait(struct sbind *b)
+{
+    b->step = STEP_WAIT;
+    if (devices_bound(b)) {
+        bh_list_del(&b->wait);
+        bh_timer_stop(&b->retry);
+        post_binding(b);
+    } else if (b->step == STEP_WAIT && !b->waiting) {
+        begin_wait(b);
+    }
+}
+
+void sched_bind_claim(struct bh_scheduler *s, const struct bh_obj *claim)
+{
+    bh_list_for_safe(it, &s->bind_waits)
+    {
+        struct sbind *b = bh_container(it, struct sbind, wait);
+
+        for (size_t i = 0; i < b->watched_n; i++)
+            if (bh_str_eq(b->watched[i], claim->uid)) {
+                go_wait(b);
+                break;
+            }
+    }
+}
+
 static void post_binding(struct sbind *b)
 {
     struct bh_str body = bh_str_fmt(
@@ -243,8 +384,13 @@ static void bind_go(struct sbind *b)
 {
     while (b->i < b->n) {
         struct bind_claim *k = &b->claims[b->i];
-        const struct bh_resource_v1_resource_claim *c = bh_obj_struct(k->obj);
+        const struct bh_resource_v1_resource_claim *c;
 
+        if (!k->obj) {
+            create_claim(b, k);
+            return;
+        }
+        c = bh_obj_struct(k->obj);
         if (!bh_str_eq(k->obj->uid, k->uid) || k->obj->deleting) {
             fail_f(b,
                    "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deleted in "
@@ -278,7 +424,10 @@ static void bind_go(struct sbind *b)
         b->tries = 0;
         b->wait_ms = 0;
     }
-    post_binding(b);
+    if (b->ext && !b->ext_told)
+        tell_ext(b);
+    else
+        go_wait(b);
 }
 
 static void on_retry(void *arg)
@@ -292,6 +441,11 @@ static void on_retry(void *arg)
     case STEP_GET_POD:
         get_pod(b);
         break;
+    case STEP_WAIT:
+        go_wait(b);
+        break;
+    case STEP_CREATE:
+    case STEP_POD_STATUS:
     case STEP_FINALIZER:
     case STEP_STATUS:
     case STEP_BIND:
@@ -398,6 +552,46 @@ static void claim_answer(struct sbind *b, const struct bh_client_res *res)
         bind_go(b);
 }
 
+/* The reservation moves to the uid that the server gave; in one step, so it is never open. */
+static void create_answer(struct sbind *b, const struct bh_client_res *res)
+{
+    struct bind_claim *k = &b->claims[b->i];
+    struct bh_err err = {0};
+
+    if (res->err.code != BH_OK || !res->obj) {
+        fail_f(b, "running PreBind plugin \"DynamicResources\": create claim: %s", res->err.msg);
+        return;
+    }
+    take_claim(k, res->obj);
+    bh_dra_unreserve(b->s->model, k->uid);
+    k->uid = bh_str_dup(b->arena, res->obj->uid);
+    k->name = bh_str_dup(b->arena, res->obj->name);
+    b->watched[b->watched_n] = k->uid;
+    b->watched_names[b->watched_n++] = k->name;
+    if (bh_dra_reserve(b->s->model, bh_obj_struct(k->obj), k->alloc, &err) < 0) {
+        k->stored = true; /* nothing is left to take back */
+        fail_f(b, "running PreBind plugin \"DynamicResources\": %s", err.msg);
+        return;
+    }
+    if (!b->pod)
+        bind_failed(b, (struct bh_str){NULL, 0});
+    else
+        bind_go(b);
+}
+
+static void pod_status_answer(struct sbind *b, const struct bh_client_res *res)
+{
+    if (unknown(res)) {
+        again_later(b);
+    } else if (res->err.code != BH_OK) {
+        fail_f(b, "running PreBind plugin \"DynamicResources\": update pod status: %s",
+               res->err.msg);
+    } else {
+        b->ext_told = true;
+        bind_go(b);
+    }
+}
+
 static void binding_answer(struct sbind *b, const struct bh_client_res *res)
 {
     if (unknown(res)) {
@@ -448,6 +642,14 @@ static void bind_answer(void *arg, const struct bh_client_res *res)
 
     b->call = 0;
     switch (b->step) {
+    case STEP_CREATE:
+        create_answer(b, res);
+        break;
+    case STEP_POD_STATUS:
+        pod_status_answer(b, res);
+        break;
+    case STEP_WAIT:
+        break;
     case STEP_FINALIZER:
     case STEP_STATUS:
     case STEP_GET:
@@ -462,6 +664,46 @@ static void bind_answer(void *arg, const struct bh_client_res *res)
     }
 }
 
+static void add_claim(struct sbind *b, const struct pod_claim *pc, const struct candidate *k)
+{
+    struct bind_claim *bc = &b->claims[b->n];
+    struct bh_arena *a = b->arena;
+
+    b->watched[b->watched_n] = bh_str_dup(a, pc->obj->uid);
+    b->watched_names[b->watched_n++] = bh_str_dup(a, pc->obj->name);
+    if (pc->allocated && pc->mine)
+        return;
+    b->n++;
+    bc->obj = bh_obj_ref(pc->obj);
+    bc->ns = bh_str_dup(a, pc->obj->ns);
+    bc->name = bh_str_dup(a, pc->obj->name);
+    bc->uid = bh_str_dup(a, pc->obj->uid);
+    if (pc->ask_at >= 0)
+        bc->alloc =
+            bh_msg_dup(&bh_resource_v1_allocation_result_type, &k->dra.allocations[pc->ask_at], a);
+}
+
+static void add_ext(struct sbind *b, const struct ask_set *set,
+                    const struct bh_resource_v1_allocation_result *alloc)
+{
+    struct bind_claim *bc = &b->claims[b->n++];
+    struct bh_arena *a = b->arena;
+    struct ext_claim *e = bh_new(a, struct ext_claim);
+
+    bh_msg_copy(&bh_resource_v1_resource_claim_type, &e->claim, &set->ext->claim, a);
+    e->mappings.n = set->ext->mappings.n;
+    e->mappings.p =
+        bh_new_n(a, struct bh_core_v1_container_extended_resource_request, e->mappings.n);
+    for (size_t i = 0; i < e->mappings.n; i++)
+        bh_msg_copy(&bh_core_v1_container_extended_resource_request_type, &e->mappings.p[i],
+                    &set->ext->mappings.p[i], a);
+    bc->create = e;
+    bc->ns = bh_str_dup(a, b->pod_obj->ns);
+    bc->uid = e->claim.metadata.uid;
+    bc->alloc = bh_msg_dup(&bh_resource_v1_allocation_result_type, alloc, a);
+    b->ext = bc;
+}
+
 void sched_bind(struct cycle *c, const struct candidate *k)
 {
     struct bh_arena *a = bh_arena_new(0);
@@ -473,21 +715,12 @@ void sched_bind(struct cycle *c, const struct candidate *k)
     b->pod_obj = bh_obj_ref(c->pod->obj);
     b->node = bh_str_dup(a, k->node->name);
     b->claims = bh_new_n(a, struct bind_claim, c->claims_n + 1);
-    for (size_t i = 0; i < c->claims_n; i++) {
-        const struct pod_claim *pc = &c->claims[i];
-        struct bind_claim *bc = &b->claims[b->n];
-
-        if (pc->allocated && pc->mine)
-            continue;
-        b->n++;
-        bc->obj = bh_obj_ref(pc->obj);
-        bc->ns = bh_str_dup(a, pc->obj->ns);
-        bc->name = bh_str_dup(a, pc->obj->name);
-        bc->uid = bh_str_dup(a, pc->obj->uid);
-        if (pc->ask_at >= 0)
-            bc->alloc = bh_msg_dup(&bh_resource_v1_allocation_result_type,
-                                   &k->dra.allocations[pc->ask_at], a);
-    }
+    b->watched = bh_new_n(a, struct bh_str, c->claims_n + 1);
+    b->watched_names = bh_new_n(a, struct bh_str, c->claims_n + 1);
+    for (size_t i = 0; i < c->claims_n; i++)
+        add_claim(b, &c->claims[i], k);
+    if (k->set && k->set->ext)
+        add_ext(b, k->set, &k->dra.allocations[k->set->n - 1]);
     bh_timer_init(&b->retry, c->s->loop, on_retry, b);
     bh_list_add_tail(&c->s->binds, &b->link);
     c->s->binds_n++;
@@ -497,9 +730,14 @@ void sched_bind(struct cycle *c, const struct candidate *k)
 
 void sched_bind_pod_gone(struct spod *pod)
 {
-    if (pod->bind)
-        pod->bind->pod = NULL;
+    struct sbind *b = pod->bind;
+
+    if (!b)
+        return;
     pod->bind = NULL;
+    b->pod = NULL;
+    if (b->step == STEP_WAIT && !b->call)
+        bind_failed(b, (struct bh_str){NULL, 0}); /* nothing is under way that would end it */
 }
 
 void sched_bind_abandon(struct bh_scheduler *s)

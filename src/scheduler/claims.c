@@ -1,4 +1,7 @@
 /* The plugin for devices: which claims a pod has, whether they fit a node, and reserving them. */
+#include <string.h>
+
+#include "data/time_fmt.h"
 #include "dra/node_selector.h"
 #include "scheduler/sched_int.h"
 
@@ -25,7 +28,7 @@ static enum claim_ref claim_name(const struct bh_core_v1_pod *p,
     return REF_NONE_YET;
 }
 
-static bool owned_by(const struct bh_meta_v1_object_meta *m, struct bh_str uid)
+bool sched_owned_by(const struct bh_meta_v1_object_meta *m, struct bh_str uid)
 {
     for (size_t i = 0; i < m->owner_references.n; i++)
         if (m->owner_references.p[i].controller && bh_str_eq(m->owner_references.p[i].uid, uid))
@@ -64,7 +67,7 @@ static struct bh_obj *find_claim(struct bh_scheduler *s, const struct spod *pod,
     if (!ref->has_resource_claim_name) {
         const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
 
-        if (!owned_by(&c->metadata, pod->obj->uid)) {
+        if (!sched_owned_by(&c->metadata, pod->obj->uid)) {
             *why = bh_str_fmt(a,
                               "ResourceClaim %.*s/%.*s was not created for pod %.*s/%.*s (pod is "
                               "not owner)",
@@ -145,47 +148,164 @@ static bool check_requests(struct cycle *c, const struct bh_resource_v1_resource
     return true;
 }
 
+/* ---- device states that binding waits for ---- */
+
+static const struct bh_meta_v1_condition *
+device_condition(const struct bh_resource_v1_allocated_device_status *d, struct bh_str type)
+{
+    for (size_t i = 0; i < d->conditions.n; i++)
+        if (bh_str_eq(d->conditions.p[i].type, type) &&
+            bh_str_eqc(d->conditions.p[i].status, "True"))
+            return &d->conditions.p[i];
+    return NULL;
+}
+
+/* The status of exactly this share; a driver that tells devices apart only writes none. */
+static const struct bh_resource_v1_allocated_device_status *
+device_status(const struct bh_resource_v1_resource_claim *c,
+              const struct bh_resource_v1_device_request_allocation_result *r)
+{
+    const struct bh_resource_v1_allocated_device_status *whole = NULL;
+
+    for (size_t i = 0; i < c->status.devices.n; i++) {
+        const struct bh_resource_v1_allocated_device_status *d = &c->status.devices.p[i];
+
+        if (!bh_str_eq(d->driver, r->driver) || !bh_str_eq(d->pool, r->pool) ||
+            !bh_str_eq(d->device, r->device))
+            continue;
+        if (d->has_share_id && r->has_share_id && bh_str_eq(d->share_id, r->share_id))
+            return d;
+        if (!d->has_share_id)
+            whole = d;
+    }
+    return whole;
+}
+
+enum binding_state sched_binding_state(const struct bh_resource_v1_resource_claim *c,
+                                       const struct bh_meta_v1_condition **ret_failure)
+{
+    enum binding_state st = BINDING_NONE;
+
+    if (!c->status.allocation)
+        return BINDING_NONE;
+    for (size_t i = 0; i < c->status.allocation->devices.results.n; i++) {
+        const struct bh_resource_v1_device_request_allocation_result *r =
+            &c->status.allocation->devices.results.p[i];
+        const struct bh_resource_v1_allocated_device_status *d;
+        bool ready = true;
+
+        if (!r->binding_conditions.n)
+            continue;
+        d = device_status(c, r);
+        for (size_t k = 0; d && k < r->binding_failure_conditions.n; k++) {
+            *ret_failure = device_condition(d, r->binding_failure_conditions.p[k]);
+            if (*ret_failure)
+                return BINDING_FAILED;
+        }
+        for (size_t k = 0; k < r->binding_conditions.n; k++)
+            ready = ready && d && device_condition(d, r->binding_conditions.p[k]);
+        if (!ready)
+            st = BINDING_PENDING;
+        else if (st == BINDING_NONE)
+            st = BINDING_READY;
+    }
+    return st;
+}
+
+static bool timed_out(const struct bh_scheduler *s, const struct bh_resource_v1_resource_claim *c)
+{
+    struct bh_time t = c->status.allocation->allocation_timestamp;
+
+    return !bh_time_is_zero(t) && t.sec + BINDING_TIMEOUT_S < bh_loop_wall_ns(s->loop) / 1000000000;
+}
+
+/* ---- the attempt ---- */
+
+static bool look_up(struct cycle *c, const struct bh_core_v1_pod_resource_claim *ref)
+{
+    struct pod_claim *k = &c->claims[c->claims_n];
+    const struct bh_meta_v1_condition *failure;
+    enum binding_state st;
+    struct bh_str why;
+
+    k->obj = find_claim(c->s, c->pod, ref, c->a, &why);
+    if (why.n)
+        return refuse(c, why);
+    if (!k->obj)
+        return true;
+    c->claims_n++;
+    k->c = bh_obj_struct(k->obj);
+    k->allocated = k->c->status.allocation != NULL;
+    k->ask_at = -1;
+    for (size_t r = 0; r < k->c->status.reserved_for.n; r++)
+        k->mine |= bh_str_eq(k->c->status.reserved_for.p[r].uid, c->pod->obj->uid);
+    if (k->allocated) {
+        st = sched_binding_state(k->c, &failure);
+        k->broken = st == BINDING_FAILED || (st == BINDING_PENDING && timed_out(c->s, k->c));
+        return true;
+    }
+    if (bh_dra_is_reserved(c->s->model, k->obj->uid))
+        return refuse(c, bh_str_fmt(c->a,
+                                    "resource claim %.*s/%.*s is in the process of being "
+                                    "allocated",
+                                    BH_SF(k->obj->ns), BH_SF(k->obj->name)));
+    if (!check_requests(c, k->c))
+        return false;
+    k->ask_at = (int)c->unallocated_n;
+    c->unallocated[c->unallocated_n++] = k->c;
+    return true;
+}
+
 bool sched_claims_prefilter(struct cycle *c)
 {
     const struct bh_core_v1_pod_resource_claim_vec *refs = &c->pod->p->spec.resource_claims;
+    bool ext = sched_ext_prefilter(c);
 
-    if (!refs->n)
+    if (!refs->n && !ext)
         return true;
     c->claims = bh_new_n(c->a, struct pod_claim, refs->n);
     c->unallocated = bh_new_n(c->a, const struct bh_resource_v1_resource_claim *, refs->n);
-    for (size_t i = 0; i < refs->n; i++) {
-        struct pod_claim *k = &c->claims[c->claims_n];
-        struct bh_str why;
-
-        k->obj = find_claim(c->s, c->pod, &refs->p[i], c->a, &why);
-        if (why.n)
-            return refuse(c, why);
-        if (!k->obj)
-            continue;
-        c->claims_n++;
-        k->ref = &refs->p[i];
-        k->c = bh_obj_struct(k->obj);
-        k->allocated = k->c->status.allocation != NULL;
-        k->ask_at = -1;
-        for (size_t r = 0; r < k->c->status.reserved_for.n; r++)
-            k->mine |= bh_str_eq(k->c->status.reserved_for.p[r].uid, c->pod->obj->uid);
-        if (k->allocated)
-            continue;
-        if (bh_dra_is_reserved(c->s->model, k->obj->uid))
-            return refuse(c, bh_str_fmt(c->a,
-                                        "resource claim %.*s/%.*s is in the process of being "
-                                        "allocated",
-                                        BH_SF(k->obj->ns), BH_SF(k->obj->name)));
-        if (!check_requests(c, k->c))
+    for (size_t i = 0; i < refs->n; i++)
+        if (!look_up(c, &refs->p[i]))
             return false;
-        k->ask_at = (int)c->unallocated_n;
-        c->unallocated[c->unallocated_n++] = k->c;
-    }
-    c->dra_state = c->claims_n > 0;
+    c->dra_state = c->claims_n > 0 || ext;
     c->unavailable = bh_new_n(c->a, bool, c->claims_n);
-    if (c->unallocated_n)
+    if (ext)
+        c->ext_leftover = sched_ext_leftover(c);
+    if (c->unallocated_n && !ext)
         c->ask = bh_dra_ask_new(c->s->model, c->unallocated, c->unallocated_n, c->a);
     return true;
+}
+
+/* The claims to be allocated on nodes where these extended resources are served by devices. */
+static struct ask_set *set_of(struct cycle *c, uint64_t mask)
+{
+    struct ask_set *set;
+
+    for (set = c->sets; set; set = set->next)
+        if (set->mask == mask)
+            return set;
+    set = bh_new(c->a, struct ask_set);
+    set->mask = mask;
+    set->next = c->sets;
+    c->sets = set;
+    set->claims =
+        bh_new_n(c->a, const struct bh_resource_v1_resource_claim *, c->unallocated_n + 1);
+    for (size_t i = 0; i < c->unallocated_n; i++)
+        set->claims[set->n++] = c->unallocated[i];
+    if (mask) {
+        const struct ext_claim *e = sched_ext_claim(c, mask);
+
+        if (e->claim.spec.devices.requests.n) {
+            set->ext = e;
+            set->claims[set->n++] = &e->claim;
+        }
+    }
+    if (c->ask && !mask)
+        set->ask = c->ask;
+    else if (set->n)
+        set->ask = bh_dra_ask_new(c->s->model, set->claims, set->n, c->a);
+    return set;
 }
 
 /* Allocated claims of the pod on this node. */
@@ -206,7 +326,7 @@ static enum verdict filter_allocated(struct cycle *c, struct snode *n)
             (void)sched_error(c, PL_DYNAMIC_RESOURCES, "%s", c->err.msg);
             return V_ERROR;
         }
-        if (r == 0)
+        if (r == 0 || k->broken)
             unavailable = c->unavailable[i] = true;
     }
     if (unavailable)
@@ -218,12 +338,17 @@ enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candid
 {
     struct bh_dra_opts o = {.scoring =
                                 c->s->opts.device_scoring_off ? BH_DRA_FIRST_FIT : BH_DRA_PACK};
+    struct ask_set *set = set_of(c, sched_ext_mask(c, n));
     struct bh_err err = {0};
 
-    if (c->ask) {
-        if (!bh_dra_ask_may_fit(c->ask, n->name))
+    if (set->mask && c->ext_leftover)
+        return sched_fail_text(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE,
+                               BH_S("cannot schedule extended resource claim"));
+    ret->set = set;
+    if (set->ask) {
+        if (!bh_dra_ask_may_fit(set->ask, n->name))
             return sched_fail(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE, R_CLAIMS);
-        switch (bh_dra_allocate(c->ask, n->name, &o, c->a, &ret->dra, &err)) {
+        switch (bh_dra_allocate(set->ask, n->name, &o, c->a, &ret->dra, &err)) {
         case BH_DRA_OK:
             break;
         case BH_DRA_NO_SOLUTION:
@@ -241,17 +366,63 @@ enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candid
 
 bool sched_claims_reserve(struct cycle *c, const struct candidate *k)
 {
-    for (size_t i = 0; i < c->unallocated_n; i++) {
+    for (size_t i = 0; k->set && i < k->set->n; i++) {
         struct bh_err err = {0};
 
-        if (bh_dra_reserve(c->s->model, c->unallocated[i], &k->dra.allocations[i], &err) == 0)
+        if (bh_dra_reserve(c->s->model, k->set->claims[i], &k->dra.allocations[i], &err) == 0)
             continue;
         while (i-- > 0)
-            bh_dra_unreserve(c->s->model, c->unallocated[i]->metadata.uid);
+            bh_dra_unreserve(c->s->model, k->set->claims[i]->metadata.uid);
         (void)sched_error(c, PL_DYNAMIC_RESOURCES, "%s", err.msg);
         return false;
     }
     return true;
+}
+
+/* ---- when no node fits ---- */
+
+/* Gives one allocation back that nobody else uses and that keeps the pod from every node. */
+static bool deallocate(struct cycle *c)
+{
+    for (size_t i = 0; i < c->claims_n; i++) {
+        struct bh_resource_v1_resource_claim cl;
+        size_t others = 0;
+
+        if (!c->unavailable[i])
+            continue;
+        cl = *c->claims[i].c;
+        for (size_t k = 0; k < cl.status.reserved_for.n; k++)
+            others += !bh_str_eq(cl.status.reserved_for.p[k].uid, c->pod->obj->uid);
+        if (others)
+            continue;
+        memset(&cl.status, 0, sizeof(cl.status));
+        (void)bh_client_update(c->s->client, &bh_resource_v1_resource_claim_kind, &cl, "status",
+                               NULL, NULL);
+        return true;
+    }
+    return false;
+}
+
+struct bh_str sched_claims_postfilter(struct cycle *c)
+{
+    if (!c->dra_state)
+        return BH_S("no new claims to deallocate");
+    if (deallocate(c))
+        return BH_S("deallocation of ResourceClaim completed");
+    if (c->ext_leftover) {
+        sched_claim_remove(c->s, c->ext_leftover);
+        return BH_S("deletion of ResourceClaim completed");
+    }
+    return BH_S("still not schedulable");
+}
+
+/* Finalizer off, then away. */
+void sched_claim_remove(struct bh_scheduler *s, const struct bh_obj *o)
+{
+    (void)bh_client_patch(s->client, &bh_resource_v1_resource_claim_kind, o->ns, o->name, "",
+                          BH_PATCH_MERGE, BH_S("{\"metadata\":{\"finalizers\":null}}"), NULL, NULL);
+    (void)bh_client_delete(s->client, &bh_resource_v1_resource_claim_kind, o->ns, o->name, o->uid,
+                           -1, NULL, NULL);
 }
 
 /* A reservation of ours is stored: should the informer miss the version in which it stood (a lost

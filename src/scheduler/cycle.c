@@ -32,7 +32,6 @@ static const char *const reason_texts[R_FIXED] = {
     [R_VOLUME_COUNT] = "node(s) exceed max volume count",
     [R_VOLUME_RWOP] = "node has pod using PersistentVolumeClaim with the same name and "
                       "ReadWriteOncePod access mode",
-    [R_FIT_EXTENDED] = "cannot fit resource",
 };
 
 static const char *const plugin_names[PL__MAX] = {
@@ -83,6 +82,12 @@ enum verdict sched_fail_text(struct cycle *c, enum plugin pl, enum verdict v, st
     return v;
 }
 
+void sched_fail_text_n(struct cycle *c, struct bh_str text, uint32_t n)
+{
+    (void)sched_fail_text(c, PL_NONE, V_UNSCHEDULABLE, text);
+    c->text_counts[c->texts_n - 1] = n;
+}
+
 int sched_error(struct cycle *c, enum plugin pl, const char *fmt, ...)
 {
     va_list ap;
@@ -97,10 +102,6 @@ int sched_error(struct cycle *c, enum plugin pl, const char *fmt, ...)
 }
 
 /* ---- messages ---- */
-
-struct line {
-    struct bh_str s;
-};
 
 static void add_line(struct bh_arena *a, struct bh_str *lines, size_t *n, uint32_t count,
                      struct bh_str text)
@@ -246,6 +247,8 @@ static bool find_nodes(struct cycle *c)
         if (c->feasible_n)
             return true;
     }
+    if (c->ext && !s->opts.device_scoring_off && want > CLAIM_NODES_MAX)
+        want = CLAIM_NODES_MAX;
     for (i = 0; i < n && c->feasible_n < want; i++) {
         struct snode *node = s->nodes.p[(s->start + i) % n];
 
@@ -266,6 +269,20 @@ static const struct candidate *best(const struct cycle *c)
     return b;
 }
 
+/* What can be freed for it: an idle claim, or pods of lower priority. */
+static void post_filter(struct cycle *c)
+{
+    struct bh_str claims, why = {NULL, 0};
+
+    if (c->prefilter_no_dra) {
+        c->postfilter_msg = BH_S("not found");
+        return;
+    }
+    claims = sched_claims_postfilter(c);
+    if (!sched_preempt(c, &why))
+        c->postfilter_msg = bh_str_fmt(c->a, "%.*s, preemption: %.*s", BH_SF(claims), BH_SF(why));
+}
+
 static void failed(struct cycle *c)
 {
     struct bh_str m;
@@ -281,15 +298,7 @@ static void failed(struct cycle *c)
         sched_say(c->s, c->pod, "Unschedulable", BH_S("no nodes available to schedule pods"), true);
         return;
     }
-    if (c->prefilter_no_dra)
-        c->postfilter_msg = BH_S("not found");
-    else
-        c->postfilter_msg =
-            bh_str_fmt(c->a,
-                       "%s, preemption: 0/%u nodes are available: %u Preemption is not helpful for "
-                       "scheduling.",
-                       c->dra_state ? "still not schedulable" : "no new claims to deallocate",
-                       c->s->nodes.n, c->s->nodes.n);
+    post_filter(c);
     m = explained(c, sched_message(c));
     sched_requeue(c->s, c->pod, c->rejected_by ? c->rejected_by : 1u << PL_NONE, false);
     sched_say(c->s, c->pod, "Unschedulable", bounded(m), true);

@@ -13,20 +13,27 @@ static enum verdict filter_unschedulable(struct cycle *c, const struct snode *n)
     return sched_fail(c, PL_NODE_UNSCHEDULABLE, V_UNRESOLVABLE, R_UNSCHEDULABLE);
 }
 
-static enum verdict filter_taints(struct cycle *c, const struct snode *n)
+bool sched_untolerated(const struct spod *pod, const struct snode *n)
 {
-    const struct bh_core_v1_toleration_vec *t = &c->pod->p->spec.tolerations;
+    const struct bh_core_v1_toleration_vec *t = &pod->p->spec.tolerations;
 
     if (!n->hard_taints)
-        return V_OK;
+        return false;
     for (size_t i = 0; i < n->n->spec.taints.n; i++) {
         const struct bh_core_v1_taint *x = &n->n->spec.taints.p[i];
 
         if (!bh_str_eqc(x->effect, "NoSchedule") && !bh_str_eqc(x->effect, "NoExecute"))
             continue;
         if (!sched_tolerates_any(t->p, t->n, x))
-            return sched_fail(c, PL_TAINT_TOLERATION, V_UNRESOLVABLE, R_TAINT);
+            return true;
     }
+    return false;
+}
+
+static enum verdict filter_taints(struct cycle *c, const struct snode *n)
+{
+    if (sched_untolerated(c->pod, n))
+        return sched_fail(c, PL_TAINT_TOLERATION, V_UNRESOLVABLE, R_TAINT);
     return V_OK;
 }
 
@@ -41,28 +48,30 @@ static bool selector_holds(const struct bh_str_map *want, const struct bh_str_ma
     return true;
 }
 
+static const struct bh_core_v1_node_selector *required(const struct spod *pod)
+{
+    const struct bh_core_v1_affinity *af = pod->p->spec.affinity;
+
+    return af && af->node_affinity
+               ? af->node_affinity->required_during_scheduling_ignored_during_execution
+               : NULL;
+}
+
+bool sched_node_selected(const struct spod *pod, const struct snode *n)
+{
+    const struct bh_core_v1_node_selector *req = required(pod);
+
+    if (!selector_holds(&pod->p->spec.node_selector, &n->obj->labels))
+        return false;
+    /* A requirement that cannot be understood selects nothing. */
+    return !req || bh_node_selector_match(req, n->name, &n->obj->labels, NULL) == 1;
+}
+
 static enum verdict filter_affinity(struct cycle *c, const struct snode *n)
 {
-    const struct bh_core_v1_pod_spec *spec = &c->pod->p->spec;
-    const struct bh_core_v1_node_selector *req;
-
-    if (c->only_nodes) {
-        bool named = false;
-
-        for (size_t i = 0; i < c->only_nodes->n && !named; i++)
-            named = bh_str_eq(c->only_nodes->p[i], n->name);
-        if (!named)
-            return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY_NAMES);
-    }
-    if (!selector_holds(&spec->node_selector, &n->obj->labels))
+    if (!sched_node_selected(c->pod, n))
         return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY);
-    if (!c->requires_node_affinity)
-        return V_OK;
-    req = spec->affinity->node_affinity->required_during_scheduling_ignored_during_execution;
-    /* A requirement that cannot be understood selects nothing. */
-    if (bh_node_selector_match(req, n->name, &n->obj->labels, NULL) == 1)
-        return V_OK;
-    return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY);
+    return V_OK;
 }
 
 static bool ports_taken(const struct spod *pod, const struct spod *by)
@@ -84,36 +93,12 @@ static enum verdict filter_ports(struct cycle *c, const struct snode *n)
     return V_OK;
 }
 
-/* What pods of at least its priority hold there by nomination. */
-static int64_t nominated_amount(const struct cycle *c, const struct snode *n, uint32_t id)
-{
-    int64_t sum = 0;
-
-    bh_list_for(it, &n->nominees)
-    {
-        const struct spod *o = bh_container(it, struct spod, nominated_link);
-        const struct res_amount *r;
-
-        if (o == c->pod || o->priority < c->pod->priority)
-            continue;
-        if (id == RES_PODS) {
-            sum++;
-            continue;
-        }
-        r = sched_pod_req(o, id);
-        sum += r ? r->v : 0;
-    }
-    return sum;
-}
-
 static enum verdict filter_fit(struct cycle *c, const struct snode *n)
 {
     const struct spod *pod = c->pod;
-    bool nominees = !bh_list_empty(&n->nominees);
     enum verdict v = V_OK;
 
-    if ((int64_t)n->pods.n + 1 + (nominees ? nominated_amount(c, n, RES_PODS) : 0) >
-        n->alloc[RES_PODS])
+    if ((int64_t)n->pods.n + 1 > n->alloc[RES_PODS])
         v = sched_fail(c, PL_RESOURCES_FIT, V_UNSCHEDULABLE, R_TOO_MANY_PODS);
     for (uint32_t i = 0; i < pod->req_n; i++) {
         const struct res_amount *r = &pod->req[i];
@@ -128,9 +113,7 @@ static enum verdict filter_fit(struct cycle *c, const struct snode *n)
             all = all < 0 ? 0 : all;
             used = sched_node_xused(n, r->id);
         }
-        if (nominees)
-            used += nominated_amount(c, n, r->id);
-        if (r->v <= all - used)
+        if (r->v <= all - used || (r->id >= RES_FIXED && sched_ext_serves(c, n, r->id)))
             continue;
         w = sched_fail(c, PL_RESOURCES_FIT, r->v > all ? V_UNRESOLVABLE : V_UNSCHEDULABLE,
                        R_INSUFFICIENT + r->id);
@@ -140,14 +123,58 @@ static enum verdict filter_fit(struct cycle *c, const struct snode *n)
     return v;
 }
 
-enum verdict sched_filter(struct cycle *c, struct snode *n)
+static enum verdict filter_all(struct cycle *c, struct snode *n)
 {
     enum verdict v;
 
     if ((v = filter_unschedulable(c, n)) != V_OK || (v = filter_taints(c, n)) != V_OK ||
-        (v = filter_affinity(c, n)) != V_OK || (v = filter_ports(c, n)) != V_OK)
+        (v = filter_affinity(c, n)) != V_OK || (v = filter_ports(c, n)) != V_OK ||
+        (v = filter_fit(c, n)) != V_OK || (v = sched_volumes_filter(c, n)) != V_OK ||
+        (v = sched_spread_filter(c, n)) != V_OK)
         return v;
-    return filter_fit(c, n);
+    return sched_affinity_filter(c, n);
+}
+
+static void guests(struct cycle *c, struct snode *n, bool in)
+{
+    bh_list_for(it, &n->nominees)
+    {
+        struct spod *o = bh_container(it, struct spod, nominated_link);
+
+        if (o == c->pod || o->priority < c->pod->priority || (in && o->node) ||
+            (!in && o->node != n))
+            continue;
+        if (in)
+            sched_node_add_pod(c->s, n, o);
+        else
+            sched_node_del_pod(c->s, o);
+        sched_affinity_change(c, o, n, in ? 1 : -1);
+        sched_spread_change(c, o, n, in ? 1 : -1);
+    }
+}
+
+enum verdict sched_filter(struct cycle *c, struct snode *n)
+{
+    enum verdict v;
+
+    if (c->only_nodes) {
+        bool named = false;
+
+        for (size_t i = 0; i < c->only_nodes->n && !named; i++)
+            named = bh_str_eq(c->only_nodes->p[i], n->name);
+        if (!named)
+            return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY_NAMES);
+    }
+    if (!bh_list_empty(&n->nominees)) {
+        /* It must fit beside those for whom room is made, and without them too: it may need to be
+         * near none of them. */
+        guests(c, n, true);
+        v = filter_all(c, n);
+        guests(c, n, false);
+        if (v != V_OK)
+            return v;
+    }
+    return filter_all(c, n);
 }
 
 /* Terms that each name nodes restrict the search to these before any filter runs. */
@@ -180,15 +207,13 @@ static void read_names(struct cycle *c, const struct bh_core_v1_node_selector *r
 
 bool sched_prefilter(struct cycle *c)
 {
-    const struct bh_core_v1_affinity *af = c->pod->p->spec.affinity;
-    const struct bh_core_v1_node_selector *req =
-        af && af->node_affinity
-            ? af->node_affinity->required_during_scheduling_ignored_during_execution
-            : NULL;
+    const struct bh_core_v1_node_selector *req = required(c->pod);
 
-    if (req) {
-        c->requires_node_affinity = true;
+    if (req)
         read_names(c, req);
-    }
+    if (!sched_volumes_prefilter(c))
+        return false;
+    sched_spread_prefilter(c);
+    sched_affinity_prefilter(c);
     return sched_claims_prefilter(c);
 }

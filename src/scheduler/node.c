@@ -38,8 +38,8 @@ static struct snode *node_free(struct bh_scheduler *s, struct snode *n)
     (void)bh_map_del(&s->nodes_by_name, n->name);
     while (!bh_list_empty(&n->nominees))
         sched_nominate(bh_container(n->nominees.next, struct spod, nominated_link), NULL);
+    sched_images_clear(s, n);
     (void)bh_obj_unref(n->obj);
-    bh_map_done(&n->images);
     bh_free(n->xalloc);
     bh_free(n->xused);
     bh_free(n->pods.p);
@@ -90,6 +90,7 @@ void sched_node_put(struct bh_scheduler *s, struct bh_obj *obj)
     n->n = bh_obj_struct(obj);
     read_allocatable(s, n);
     read_taints(n);
+    sched_images_read(s, n);
     (void)bh_obj_unref(old);
     if (old)
         return;
@@ -109,6 +110,7 @@ void sched_node_del(struct bh_scheduler *s, struct bh_str name)
     if (!n || !n->obj)
         return;
     node_unlist(s, n);
+    sched_images_clear(s, n);
     n->obj = bh_obj_unref(n->obj);
     n->n = NULL;
     if (!n->pods.n && bh_list_empty(&n->nominees))

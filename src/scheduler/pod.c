@@ -232,6 +232,8 @@ void sched_pod_set(struct bh_scheduler *s, struct spod *pod, struct bh_obj *obj)
 
         pod->has_pvc |= v->persistent_volume_claim || v->ephemeral;
     }
+    (void)sched_terms_free(pod->terms);
+    pod->terms = sched_terms_new(pod);
     (void)bh_obj_unref(old);
 }
 
@@ -249,6 +251,7 @@ struct spod *sched_pod_free(struct bh_scheduler *s, struct spod *pod)
     (void)bh_obj_unref(pod->obj);
     bh_free(pod->req);
     bh_free(pod->ports);
+    (void)sched_terms_free(pod->terms);
     bh_free(pod);
     return NULL;
 }

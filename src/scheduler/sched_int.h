@@ -72,7 +72,6 @@ enum {
     R_VOLUME_ZONE,
     R_VOLUME_COUNT,
     R_VOLUME_RWOP,
-    R_FIT_EXTENDED,
     R_FIXED,
     R_INSUFFICIENT = 64,
     R_TEXT = R_INSUFFICIENT + RES_NAMES_MAX,
@@ -90,7 +89,6 @@ enum verdict {
 struct snode;
 struct sbind;
 struct pod_terms;
-struct pgroup;
 
 enum pod_where {
     POD_OFF,   /* not ours to schedule, or it has a node */
@@ -134,7 +132,6 @@ struct spod {
     uint64_t said;        /* hash of the last condition written, 0: none */
     struct snode *nominated;
     struct bh_link nominated_link; /* in nominated->nominees */
-    bool preempting;               /* victims of it are being deleted */
     struct sbind *bind;
 };
 
@@ -197,13 +194,14 @@ struct bh_scheduler {
     struct bh_map res_ids;  /* resource name -> (void *)(id + 1) */
     struct bh_str *res_names;
     uint32_t res_n;
+    struct bh_map images;  /* image name -> (void *)(number of nodes that have it) */
     struct bh_map written; /* claim uid -> struct written */
 
     struct pod_heap active, backoff, error_backoff;
     struct bh_link waiting, gated;
     uint64_t seq;
     struct bh_timer turn, backoff_timer, flush_timer, probe_timer;
-    struct bh_link binds;
+    struct bh_link binds, bind_waits;
     size_t binds_n;
     uint64_t attempts, scheduled; /* figures */
 };
@@ -272,13 +270,34 @@ bool sched_same_labels(const struct bh_str_map *a, const struct bh_str_map *b);
 /* ---- cycle.c: one attempt ---- */
 
 struct pod_claim {
-    const struct bh_core_v1_pod_resource_claim *ref;
     struct bh_obj *obj; /* the informer's; borrowed for the attempt */
     const struct bh_resource_v1_resource_claim *c;
     bool allocated;
-    bool mine;  /* reserved for this pod already */
-    int ask_at; /* index among those to be allocated, -1 */
+    bool mine;   /* reserved for this pod already */
+    bool broken; /* its devices failed to be bound, or took too long */
+    int ask_at;  /* index among those to be allocated, -1 */
 };
+
+#define EXT_ANNOTATION    "resource.kubernetes.io/extended-resource-claim"
+#define BINDING_TIMEOUT_S 600
+
+/* The claim made for extended resources that devices serve. */
+struct ext_claim {
+    struct bh_resource_v1_resource_claim claim;
+    struct bh_core_v1_container_extended_resource_request_vec mappings;
+};
+
+/* What is to be allocated on nodes where the same extended resources are served by devices. */
+struct ask_set {
+    struct ask_set *next;
+    uint64_t mask;
+    const struct bh_resource_v1_resource_claim **claims; /* user claims first */
+    size_t n;
+    const struct ext_claim *ext; /* the last of the claims, or NULL */
+    struct bh_dra_ask *ask;      /* NULL: nothing */
+};
+
+enum binding_state { BINDING_NONE, BINDING_READY, BINDING_PENDING, BINDING_FAILED };
 
 struct cycle {
     struct bh_scheduler *s;
@@ -291,16 +310,17 @@ struct cycle {
     size_t claims_n;
     const struct bh_resource_v1_resource_claim **unallocated;
     size_t unallocated_n;
-    struct bh_dra_ask *ask;
-    bool dra_state;    /* the plugin had something to do in this attempt */
-    bool *unavailable; /* per claim: allocated, and refused on some node */
+    struct bh_dra_ask *ask; /* the same on every node; NULL: nothing, or it depends on the node */
+    struct ask_set *sets;
+    struct bh_obj *ext_leftover; /* claim of an earlier attempt, in the way */
+    bool dra_state;              /* the plugin had something to do in this attempt */
+    bool *unavailable;           /* per claim: allocated, and refused on some node */
     struct ext_state *ext;
     /* affinity and spread state, NULL when not concerned */
     struct affinity_state *affinity;
     struct spread_state *spread;
     struct volume_state *volumes;
     const struct bh_str_vec *only_nodes; /* PreFilter: by metadata.name; NULL: all */
-    bool requires_node_affinity;
     /* outcome of the filters */
     uint8_t *verdicts; /* per node index; V_OK means feasible or not tried */
     uint32_t *counts;  /* per reason */
@@ -319,19 +339,20 @@ struct cycle {
 struct candidate {
     struct snode *node;
     struct bh_dra_result dra;
-    const struct ext_claim *ext;
+    const struct ask_set *set;
     int64_t score;
 };
 
-enum attempt {
-    AT_SCHEDULED,
-    AT_FAILED,
-};
 void sched_attempt(struct bh_scheduler *s, struct spod *pod);
 enum verdict sched_fail(struct cycle *c, enum plugin pl, enum verdict v, uint32_t reason);
 enum verdict sched_fail_text(struct cycle *c, enum plugin pl, enum verdict v, struct bh_str text);
+void sched_fail_text_n(struct cycle *c, struct bh_str text, uint32_t n);
 int sched_error(struct cycle *c, enum plugin pl, const char *fmt, ...) BH_PRINTF(3, 4);
-/* All filters but the claims'. */
+/* Whether the pod's nodeSelector and required node affinity take this node. */
+bool sched_node_selected(const struct spod *pod, const struct snode *n);
+/* Whether the node has a taint that keeps the pod away. */
+bool sched_untolerated(const struct spod *pod, const struct snode *n);
+/* All filters but the claims'; pods nominated there count as if they ran. */
 enum verdict sched_filter(struct cycle *c, struct snode *n);
 bool sched_prefilter(struct cycle *c); /* false: nothing will do (prefilter_msg), or an error */
 void sched_score(struct cycle *c);
@@ -347,11 +368,49 @@ bool sched_claims_there(struct bh_scheduler *s, const struct spod *pod, struct b
 bool sched_claims_prefilter(struct cycle *c);
 enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret);
 bool sched_claims_reserve(struct cycle *c, const struct candidate *k);
+bool sched_owned_by(const struct bh_meta_v1_object_meta *m, struct bh_str uid);
+enum binding_state sched_binding_state(const struct bh_resource_v1_resource_claim *c,
+                                       const struct bh_meta_v1_condition **ret_failure);
+struct bh_str sched_claims_postfilter(struct cycle *c); /* upstream's words */
+void sched_claim_remove(struct bh_scheduler *s, const struct bh_obj *o);
 bool sched_claim_of_pod(const struct spod *pod, const struct bh_obj *claim);
 void sched_claim_written(struct bh_scheduler *s, struct bh_str uid, uint64_t rv);
 
+/* ---- ext.c: extended resources served by devices ---- */
+bool sched_ext_prefilter(struct cycle *c); /* whether the pod asks for any */
+uint64_t sched_ext_mask(const struct cycle *c, const struct snode *n);
+bool sched_ext_serves(const struct cycle *c, const struct snode *n, uint32_t id);
+const struct ext_claim *sched_ext_claim(struct cycle *c, uint64_t mask);
+struct bh_obj *sched_ext_leftover(const struct cycle *c);
+
+/* ---- affinity.c, spread.c, owners.c, volumes.c, images.c, preempt.c ---- */
+struct bh_label_selector;
+struct pod_terms *sched_terms_new(const struct spod *pod); /* NULL: none */
+struct pod_terms *sched_terms_free(struct pod_terms *t);
+void sched_selector(struct bh_arena *a, const struct bh_meta_v1_label_selector *ls,
+                    struct bh_label_selector *ret);
+void sched_selector_like(struct bh_arena *a, struct bh_label_selector *sel,
+                         const struct bh_str_vec *keys, const struct bh_str_map *labels, bool same);
+void sched_affinity_prefilter(struct cycle *c);
+void sched_affinity_change(struct cycle *c, const struct spod *pod, const struct snode *n, int by);
+enum verdict sched_affinity_filter(struct cycle *c, const struct snode *n);
+bool sched_affinity_score(struct cycle *c, int64_t *v);
+void sched_spread_prefilter(struct cycle *c);
+void sched_spread_change(struct cycle *c, const struct spod *pod, const struct snode *n, int by);
+enum verdict sched_spread_filter(struct cycle *c, const struct snode *n);
+bool sched_spread_score(struct cycle *c, int64_t *v);
+bool sched_owner_selector(struct cycle *c, struct bh_label_selector *sel);
+bool sched_volumes_prefilter(struct cycle *c);
+enum verdict sched_volumes_filter(struct cycle *c, const struct snode *n);
+void sched_images_read(struct bh_scheduler *s, struct snode *n);
+void sched_images_clear(struct bh_scheduler *s, struct snode *n);
+int64_t sched_images_score(struct cycle *c, const struct snode *n);
+bool sched_preempt(struct cycle *c, struct bh_str *why);
+
 /* ---- bind.c ---- */
 void sched_bind(struct cycle *c, const struct candidate *k);
+/* A claim changed for which a bind may wait. */
+void sched_bind_claim(struct bh_scheduler *s, const struct bh_obj *claim);
 void sched_bind_pod_gone(struct spod *pod);
 void sched_bind_abandon(struct bh_scheduler *s); /* when the scheduler goes: no more callbacks */
 

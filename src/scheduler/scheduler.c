@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "api/engine.h"
+#include "api/gen/apps_v1.h"
+#include "api/gen/policy_v1.h"
 #include "api/gen/resource_v1beta2.h"
+#include "api/gen/storage_v1.h"
 #include "base/log.h"
 #include "scheduler/sched_int.h"
 
@@ -42,11 +45,16 @@ void sched_turn_soon(struct bh_scheduler *s)
 
 static void check_ready(struct bh_scheduler *s)
 {
-    if (s->ready || !s->rules_known || (s->inf_rules && !bh_informer_synced(s->inf_rules)) ||
-        !bh_informer_synced(s->inf_pods) || !bh_informer_synced(s->inf_nodes) ||
-        !bh_informer_synced(s->inf_claims) || !bh_informer_synced(s->inf_slices) ||
-        !bh_informer_synced(s->inf_classes))
+    const struct bh_informer *const all[] = {
+        s->inf_pods, s->inf_nodes,    s->inf_claims,  s->inf_slices,   s->inf_classes,
+        s->inf_pvcs, s->inf_pvs,      s->inf_storage, s->inf_csinodes, s->inf_namespaces,
+        s->inf_pdbs, s->inf_services, s->inf_rcs,     s->inf_rss,      s->inf_stss};
+
+    if (s->ready || !s->rules_known || (s->inf_rules && !bh_informer_synced(s->inf_rules)))
         return;
+    for (size_t i = 0; i < BH_COUNT(all); i++)
+        if (!all[i] || !bh_informer_synced(all[i]))
+            return;
     s->ready = true;
     bh_log(BH_DEBUG, "scheduler ready", BH_I64("nodes", s->nodes.n), BH_I64("pods", s->pods.n));
     sched_turn_soon(s);
@@ -114,6 +122,9 @@ static void pod_added(void *arg, struct bh_obj *o)
         return;
     pod = sched_pod_new(s, o);
     (void)bh_map_put(&s->pods, o->uid, pod);
+    /* Room that an earlier life of ours began to make for it. */
+    if (!p->spec.node_name.n && p->status.nominated_node_name.n)
+        sched_nominate(pod, sched_node_get(s, p->status.nominated_node_name));
     place(s, pod);
 }
 
@@ -245,6 +256,8 @@ static void claim_changed(struct bh_scheduler *s, struct bh_obj *old, struct bh_
 {
     bh_dra_claim_put(s->model, o);
     settle(s, o);
+    if (!bh_list_empty(&s->bind_waits))
+        sched_bind_claim(s, o);
     sched_happened(s, &(struct happening){.ev = EV_CLAIM, .old = old, .obj = o});
 }
 
@@ -350,8 +363,42 @@ static void rule_deleted(void *arg, struct bh_obj *last)
     sched_devices_freed(s);
 }
 
+/* ---- what is only looked up: a change may help somebody ---- */
+
+static void volume_added(void *arg, struct bh_obj *o)
+{
+    sched_happened(arg, &(struct happening){.ev = EV_VOLUME, .obj = o});
+}
+
+static void volume_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    (void)old;
+    volume_added(arg, o);
+}
+
+static void volume_deleted(void *arg, struct bh_obj *last)
+{
+    volume_added(arg, last);
+}
+
+static void namespace_added(void *arg, struct bh_obj *o)
+{
+    sched_happened(arg, &(struct happening){.ev = EV_NAMESPACE, .obj = o});
+}
+
+static void namespace_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    if (!sched_same_labels(&old->labels, &o->labels))
+        namespace_added(arg, o);
+}
+
 /* ---- life ---- */
 
+static const struct bh_informer_ops volume_ops = {volume_added, volume_updated, volume_deleted,
+                                                  on_synced};
+static const struct bh_informer_ops namespace_ops = {namespace_added, namespace_updated, NULL,
+                                                     on_synced};
+static const struct bh_informer_ops quiet_ops = {NULL, NULL, NULL, on_synced};
 static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, on_synced};
 static const struct bh_informer_ops node_ops = {node_added, node_updated, node_deleted, on_synced};
 static const struct bh_informer_ops claim_ops = {claim_added, claim_updated, claim_deleted,
@@ -419,6 +466,7 @@ struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_sched
     for (size_t i = 0; i < RES_FIXED; i++)
         (void)sched_res_id(s, bh_s(fixed[i]));
     bh_list_init(&s->binds);
+    bh_list_init(&s->bind_waits);
     bh_timer_init(&s->turn, s->loop, on_turn, s);
     bh_timer_init(&s->probe_timer, s->loop, probe_rules, s);
     sched_queue_init(s);
@@ -426,9 +474,30 @@ struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_sched
     s->inf_slices = follow(s, &bh_resource_v1_resource_slice_kind, &slice_ops);
     s->inf_nodes = follow(s, &bh_core_v1_node_kind, &node_ops);
     s->inf_claims = follow(s, &bh_resource_v1_resource_claim_kind, &claim_ops);
+    s->inf_namespaces = follow(s, &bh_core_v1_namespace_kind, &namespace_ops);
+    s->inf_pvcs = follow(s, &bh_core_v1_persistent_volume_claim_kind, &volume_ops);
+    s->inf_pvs = follow(s, &bh_core_v1_persistent_volume_kind, &volume_ops);
+    s->inf_storage = follow(s, &bh_storage_v1_storage_class_kind, &volume_ops);
+    s->inf_csinodes = follow(s, &bh_storage_v1_csi_node_kind, &volume_ops);
+    s->inf_pdbs = follow(s, &bh_policy_v1_pod_disruption_budget_kind, &quiet_ops);
+    s->inf_services = follow(s, &bh_core_v1_service_kind, &quiet_ops);
+    s->inf_rcs = follow(s, &bh_core_v1_replication_controller_kind, &quiet_ops);
+    s->inf_rss = follow(s, &bh_apps_v1_replica_set_kind, &quiet_ops);
+    s->inf_stss = follow(s, &bh_apps_v1_stateful_set_kind, &quiet_ops);
     s->inf_pods = follow(s, &bh_core_v1_pod_kind, &pod_ops);
     probe_rules(s);
     return s;
+}
+
+static void unfollow(struct bh_scheduler *s)
+{
+    struct bh_informer *all[] = {s->inf_pods,     s->inf_nodes,    s->inf_claims,     s->inf_slices,
+                                 s->inf_classes,  s->inf_rules,    s->inf_pvcs,       s->inf_pvs,
+                                 s->inf_storage,  s->inf_csinodes, s->inf_namespaces, s->inf_pdbs,
+                                 s->inf_services, s->inf_rcs,      s->inf_rss,        s->inf_stss};
+
+    for (size_t i = 0; i < BH_COUNT(all); i++)
+        (void)bh_informer_free(all[i]);
 }
 
 struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
@@ -443,12 +512,7 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
     if (s->rule_probe)
         bh_client_cancel(s->client, s->rule_probe);
     sched_bind_abandon(s);
-    (void)bh_informer_free(s->inf_pods);
-    (void)bh_informer_free(s->inf_nodes);
-    (void)bh_informer_free(s->inf_claims);
-    (void)bh_informer_free(s->inf_slices);
-    (void)bh_informer_free(s->inf_classes);
-    (void)bh_informer_free(s->inf_rules);
+    unfollow(s);
     while (bh_map_next(&s->pods, &it, NULL, &v)) {
         struct spod *pod = v;
 
@@ -464,6 +528,7 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
         bh_free(v);
     bh_map_done(&s->written);
     bh_map_done(&s->res_ids);
+    bh_map_done(&s->images);
     for (uint32_t i = 0; i < s->res_n; i++)
         bh_free((void *)(uintptr_t)s->res_names[i].p);
     bh_free(s->res_names);

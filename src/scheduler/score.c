@@ -1,6 +1,7 @@
 /* Scores: which of the nodes that fit is best. Each plugin gives 0..100, times upstream's weight.
  */
 #include <math.h>
+#include <string.h>
 
 #include "dra/node_selector.h"
 #include "scheduler/sched_int.h"
@@ -12,6 +13,8 @@
 #define W_PREFER   2
 #define W_TAINT    3
 #define W_AFFINITY 2
+#define W_PODS     2
+#define W_SPREAD   2
 
 static int64_t least(int64_t used, int64_t all)
 {
@@ -113,6 +116,42 @@ static void normalised(struct cycle *c, const int64_t *v, int64_t weight, bool r
     }
 }
 
+/* Over the whole range that occurs, as sums may be negative. */
+static void score_pods(struct cycle *c, int64_t *v)
+{
+    int64_t min, max;
+
+    memset(v, 0, c->feasible_n * sizeof(*v));
+    if (!sched_affinity_score(c, v))
+        return;
+    min = max = v[0];
+    for (size_t i = 1; i < c->feasible_n; i++) {
+        min = v[i] < min ? v[i] : min;
+        max = v[i] > max ? v[i] : max;
+    }
+    for (size_t i = 0; max > min && i < c->feasible_n; i++)
+        c->feasible[i].score +=
+            W_PODS * (int64_t)((double)MAX_SCORE * (double)(v[i] - min) / (double)(max - min));
+}
+
+static void score_spread(struct cycle *c, int64_t *v)
+{
+    int64_t min = INT64_MAX, max = 0;
+
+    if (!sched_spread_score(c, v))
+        return;
+    for (size_t i = 0; i < c->feasible_n; i++) {
+        if (v[i] < 0)
+            continue;
+        min = v[i] < min ? v[i] : min;
+        max = v[i] > max ? v[i] : max;
+    }
+    for (size_t i = 0; i < c->feasible_n; i++)
+        if (v[i] >= 0)
+            c->feasible[i].score +=
+                W_SPREAD * (max ? MAX_SCORE * (max + min - v[i]) / max : MAX_SCORE);
+}
+
 void sched_score(struct cycle *c)
 {
     int64_t *taints = bh_new_n(c->a, int64_t, c->feasible_n);
@@ -123,14 +162,18 @@ void sched_score(struct cycle *c)
         struct candidate *k = &c->feasible[i];
 
         k->score = score_least(c->pod, k->node) + score_balanced(c->pod, k->node);
+        if (c->s->images.n)
+            k->score += sched_images_score(c, k->node);
         taints[i] = count_soft_taints(c->pod, k->node);
         wish[i] = preferred(c->pod, k->node);
         first[i] = k->dra.prefer;
-        if (c->ask && !c->s->opts.device_scoring_off)
+        if (k->set && k->set->ask && !c->s->opts.device_scoring_off)
             k->score += W_DEVICES * k->dra.score;
     }
     normalised(c, taints, W_TAINT, true);
     normalised(c, wish, W_AFFINITY, false);
-    if (c->ask)
+    if (c->dra_state)
         normalised(c, first, W_PREFER, false);
+    score_pods(c, taints);
+    score_spread(c, taints);
 }

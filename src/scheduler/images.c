@@ -1,0 +1,102 @@
+/* Image locality: nodes that hold the pod's images score higher, the more the larger and rarer.
+ *
+ * Per image the scheduler counts the nodes that have it; a node keeps name -> size.
+ */
+#include "scheduler/sched_int.h"
+
+#define MIN_BYTES  ((int64_t)23 << 20)
+#define MAX_BYTES  ((int64_t)1000 << 20)
+#define IMAGES_MAX 256 /* per node; kubelets report 50 */
+#define MAX_SCORE  100
+
+struct node_image {
+    int64_t size;
+};
+
+static void count(struct bh_scheduler *s, struct bh_str name, int by)
+{
+    intptr_t n = (intptr_t)bh_map_get(&s->images, name) + by;
+
+    if (n > 0)
+        (void)bh_map_put(&s->images, name, (void *)n);
+    else
+        (void)bh_map_del(&s->images, name);
+}
+
+void sched_images_clear(struct bh_scheduler *s, struct snode *n)
+{
+    struct bh_str name;
+    size_t it = 0;
+    void *v;
+
+    while (bh_map_next(&n->images, &it, &name, &v)) {
+        count(s, name, -1);
+        bh_free(v);
+    }
+    bh_map_done(&n->images);
+}
+
+void sched_images_read(struct bh_scheduler *s, struct snode *n)
+{
+    const struct bh_core_v1_container_image_vec *v = &n->n->status.images;
+
+    sched_images_clear(s, n);
+    for (size_t i = 0; i < v->n && i < IMAGES_MAX; i++)
+        for (size_t k = 0; k < v->p[i].names.n; k++) {
+            struct node_image *im = bh_malloc(sizeof(*im)), *old;
+
+            im->size = v->p[i].size_bytes;
+            old = bh_map_put(&n->images, v->p[i].names.p[k], im);
+            if (old)
+                bh_free(old);
+            else
+                count(s, v->p[i].names.p[k], 1);
+        }
+}
+
+/* "app" means "app:latest"; a port is no tag. */
+static struct bh_str normal(struct bh_arena *a, struct bh_str image)
+{
+    ptrdiff_t colon = -1, slash = -1;
+
+    for (size_t i = 0; i < image.n; i++) {
+        if (image.p[i] == ':')
+            colon = (ptrdiff_t)i;
+        if (image.p[i] == '/')
+            slash = (ptrdiff_t)i;
+    }
+    return colon > slash ? image : bh_str_fmt(a, "%.*s:latest", BH_SF(image));
+}
+
+static int64_t sum_of(struct cycle *c, const struct bh_core_v1_container_vec *v,
+                      const struct snode *n)
+{
+    int64_t sum = 0;
+
+    for (size_t i = 0; i < v->n; i++) {
+        struct bh_str name = normal(c->a, v->p[i].image);
+        const struct node_image *im = bh_map_get(&n->images, name);
+
+        if (im)
+            sum += (int64_t)((double)im->size * (double)(intptr_t)bh_map_get(&c->s->images, name) /
+                             (double)c->s->nodes.n);
+    }
+    return sum;
+}
+
+int64_t sched_images_score(struct cycle *c, const struct snode *n)
+{
+    const struct bh_core_v1_pod_spec *spec = &c->pod->p->spec;
+    int64_t count_, max, sum;
+
+    if (!n->images.n)
+        return 0;
+    count_ = (int64_t)(spec->containers.n + spec->init_containers.n);
+    max = MAX_BYTES * count_;
+    sum = sum_of(c, &spec->containers, n) + sum_of(c, &spec->init_containers, n);
+    if (sum < MIN_BYTES)
+        sum = MIN_BYTES;
+    if (sum > max)
+        sum = max;
+    return MAX_SCORE * (sum - MIN_BYTES) / (max - MIN_BYTES);
+}

@@ -1,0 +1,310 @@
+/* Topology spread: matching pods are counted per topology value; a node may not make its value
+ * stick out by more than maxSkew (hard), or scores lower (soft). */
+#include <math.h>
+
+#include "data/selector.h"
+#include "dra/node_selector.h"
+#include "scheduler/sched_int.h"
+
+#define HOSTNAME "kubernetes.io/hostname"
+#define ZONE     "topology.kubernetes.io/zone"
+
+struct constraint {
+    struct bh_str key;
+    int32_t max_skew;
+    int32_t min_domains;
+    struct bh_label_selector sel;
+    bool honor_affinity, honor_taints;
+    bool self;             /* the pod counts itself */
+    struct bh_map domains; /* value -> (void *)(count + 1) */
+    double weight;         /* soft */
+};
+
+struct spread_state {
+    struct constraint *hard;
+    size_t hard_n;
+};
+
+static void constraint_done(void *arg)
+{
+    bh_map_done(&((struct constraint *)arg)->domains);
+}
+
+static int64_t domain_get(const struct constraint *k, struct bh_str value)
+{
+    return (int64_t)(intptr_t)bh_map_get(&k->domains, value) - 1; /* -1: not there */
+}
+
+static void domain_add(struct constraint *k, struct bh_str value, int64_t by)
+{
+    int64_t v = domain_get(k, value);
+
+    (void)bh_map_put(&k->domains, value, (void *)(intptr_t)((v < 0 ? 0 : v) + by + 1));
+}
+
+static struct constraint *parse(struct cycle *c, bool hard, size_t *ret_n)
+{
+    const struct bh_core_v1_topology_spread_constraint_vec *v =
+        &c->pod->p->spec.topology_spread_constraints;
+    struct constraint *out = bh_new_n(c->a, struct constraint, v->n);
+    size_t n = 0;
+
+    for (size_t i = 0; i < v->n; i++) {
+        const struct bh_core_v1_topology_spread_constraint *t = &v->p[i];
+        struct constraint *k = &out[n];
+
+        if (bh_str_eqc(t->when_unsatisfiable, "DoNotSchedule") != hard)
+            continue;
+        n++;
+        k->key = t->topology_key;
+        k->max_skew = t->max_skew;
+        k->min_domains = t->has_min_domains ? t->min_domains : 1;
+        sched_selector(c->a, t->label_selector, &k->sel);
+        if (t->match_label_keys.n && t->label_selector)
+            sched_selector_like(c->a, &k->sel, &t->match_label_keys, &c->pod->obj->labels, true);
+        k->honor_affinity =
+            !t->has_node_affinity_policy || bh_str_eqc(t->node_affinity_policy, "Honor");
+        k->honor_taints = t->has_node_taints_policy && bh_str_eqc(t->node_taints_policy, "Honor");
+        k->self = bh_label_selector_match(&k->sel, &c->pod->obj->labels);
+        bh_arena_on_reset(c->a, constraint_done, k);
+    }
+    *ret_n = n;
+    return out;
+}
+
+static bool has_all_keys(const struct constraint *k, size_t n, const struct snode *node)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!bh_str_map_get(&node->obj->labels, k[i].key))
+            return false;
+    return true;
+}
+
+/* Whether the constraint looks at this node at all. */
+static bool included(const struct cycle *c, const struct constraint *k, const struct snode *n)
+{
+    if (k->honor_affinity && !sched_node_selected(c->pod, n))
+        return false;
+    if (k->honor_taints && sched_untolerated(c->pod, n))
+        return false;
+    return true;
+}
+
+static bool counts(const struct cycle *c, const struct constraint *k, const struct spod *pod)
+{
+    return !pod->obj->deleting && bh_str_eq(pod->obj->ns, c->pod->obj->ns) &&
+           bh_label_selector_match(&k->sel, &pod->obj->labels);
+}
+
+static int64_t count_node(const struct cycle *c, const struct constraint *k, const struct snode *n)
+{
+    int64_t sum = 0;
+
+    if (k->sel.nothing)
+        return 0;
+    for (uint32_t i = 0; i < n->pods.n; i++)
+        sum += counts(c, k, n->pods.p[i]);
+    return sum;
+}
+
+/* ---- filter ---- */
+
+void sched_spread_prefilter(struct cycle *c)
+{
+    struct spread_state *st;
+
+    if (!c->pod->p->spec.topology_spread_constraints.n)
+        return;
+    st = bh_new(c->a, struct spread_state);
+    st->hard = parse(c, true, &st->hard_n);
+    if (!st->hard_n)
+        return;
+    c->spread = st;
+    for (uint32_t i = 0; i < c->s->nodes.n; i++) {
+        const struct snode *n = c->s->nodes.p[i];
+
+        if (!has_all_keys(st->hard, st->hard_n, n))
+            continue;
+        for (size_t k = 0; k < st->hard_n; k++)
+            if (included(c, &st->hard[k], n))
+                domain_add(&st->hard[k], *bh_str_map_get(&n->obj->labels, st->hard[k].key),
+                           count_node(c, &st->hard[k], n));
+    }
+}
+
+void sched_spread_change(struct cycle *c, const struct spod *pod, const struct snode *n, int by)
+{
+    struct spread_state *st = c->spread;
+
+    if (!st || !has_all_keys(st->hard, st->hard_n, n))
+        return;
+    for (size_t k = 0; k < st->hard_n; k++)
+        if (counts(c, &st->hard[k], pod) && included(c, &st->hard[k], n))
+            domain_add(&st->hard[k], *bh_str_map_get(&n->obj->labels, st->hard[k].key), by);
+}
+
+static int64_t smallest(const struct constraint *k)
+{
+    int64_t min = INT32_MAX;
+    size_t it = 0;
+    void *v;
+
+    if (k->domains.n < (size_t)k->min_domains)
+        return 0; /* a domain that is not there yet counts as empty */
+    while (bh_map_next(&k->domains, &it, NULL, &v))
+        if ((int64_t)(intptr_t)v - 1 < min)
+            min = (int64_t)(intptr_t)v - 1;
+    return min;
+}
+
+enum verdict sched_spread_filter(struct cycle *c, const struct snode *n)
+{
+    const struct spread_state *st = c->spread;
+
+    if (!st)
+        return V_OK;
+    for (size_t i = 0; i < st->hard_n; i++) {
+        const struct constraint *k = &st->hard[i];
+        const struct bh_str *v = bh_str_map_get(&n->obj->labels, k->key);
+        int64_t there;
+
+        if (!v)
+            return sched_fail(c, PL_TOPOLOGY_SPREAD, V_UNRESOLVABLE, R_SPREAD_LABEL);
+        there = domain_get(k, *v);
+        if ((there < 0 ? 0 : there) + k->self - smallest(k) > k->max_skew)
+            return sched_fail(c, PL_TOPOLOGY_SPREAD, V_UNSCHEDULABLE, R_SPREAD);
+    }
+    return V_OK;
+}
+
+/* ---- score ---- */
+
+static bool selects(const struct bh_str_map *want, const struct bh_str_map *labels)
+{
+    for (size_t i = 0; i < want->n; i++) {
+        const struct bh_str *v = bh_str_map_get(labels, want->p[i].key);
+
+        if (!v || !bh_str_eq(*v, want->p[i].value))
+            return false;
+    }
+    return want->n > 0;
+}
+
+/* What the pod belongs to: services that select it, and its owner. False: nothing. */
+static bool default_selector(struct cycle *c, struct bh_label_selector *ret)
+{
+    struct bh_scheduler *s = c->s;
+    struct bh_str_map sum = {NULL, 0};
+    bool any = false;
+    struct bh_obj *o;
+
+    if (s->inf_services)
+        for (size_t it = 0; (o = bh_informer_next(s->inf_services, &it));) {
+            const struct bh_core_v1_service *svc;
+
+            if (!bh_str_eq(o->ns, c->pod->obj->ns))
+                continue;
+            svc = bh_obj_struct(o);
+            if (!selects(&svc->spec.selector, &c->pod->obj->labels))
+                continue;
+            for (size_t i = 0; i < svc->spec.selector.n; i++)
+                bh_str_map_put(c->a, &sum, svc->spec.selector.p[i].key,
+                               svc->spec.selector.p[i].value);
+            any = true;
+        }
+    *ret = bh_label_selector_from_map(c->a, &sum);
+    return sched_owner_selector(c, ret) || any;
+}
+
+/* Upstream's built-in constraints for pods that state none. */
+static struct constraint *defaults(struct cycle *c, size_t *ret_n)
+{
+    struct bh_label_selector sel;
+    struct constraint *k;
+
+    *ret_n = 0;
+    if (c->pod->p->spec.topology_spread_constraints.n || !default_selector(c, &sel))
+        return NULL;
+    k = bh_new_n(c->a, struct constraint, 2);
+    k[0] = (struct constraint){
+        .key = BH_S(HOSTNAME), .max_skew = 3, .sel = sel, .honor_affinity = true};
+    k[1] =
+        (struct constraint){.key = BH_S(ZONE), .max_skew = 5, .sel = sel, .honor_affinity = true};
+    bh_arena_on_reset(c->a, constraint_done, &k[0]);
+    bh_arena_on_reset(c->a, constraint_done, &k[1]);
+    *ret_n = 2;
+    return k;
+}
+
+static void weigh(struct cycle *c, struct constraint *soft, size_t n, bool *ignored, bool strict)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < c->feasible_n; i++) {
+        const struct snode *node = c->feasible[i].node;
+
+        ignored[i] = strict && !has_all_keys(soft, n, node);
+        if (ignored[i])
+            continue;
+        left++;
+        for (size_t k = 0; k < n; k++) {
+            const struct bh_str *v = bh_str_map_get(&node->obj->labels, soft[k].key);
+
+            if (v && !bh_str_eqc(soft[k].key, HOSTNAME))
+                domain_add(&soft[k], *v, 0);
+        }
+    }
+    for (size_t k = 0; k < n; k++)
+        soft[k].weight =
+            log((double)(bh_str_eqc(soft[k].key, HOSTNAME) ? left : soft[k].domains.n) + 2);
+}
+
+static void count_domains(struct cycle *c, struct constraint *soft, size_t n, bool strict)
+{
+    for (uint32_t i = 0; i < c->s->nodes.n; i++) {
+        const struct snode *node = c->s->nodes.p[i];
+
+        if (strict && !has_all_keys(soft, n, node))
+            continue;
+        for (size_t k = 0; k < n; k++) {
+            const struct bh_str *v = bh_str_map_get(&node->obj->labels, soft[k].key);
+
+            if (v && domain_get(&soft[k], *v) >= 0 && included(c, &soft[k], node))
+                domain_add(&soft[k], *v, count_node(c, &soft[k], node));
+        }
+    }
+}
+
+/* Raw scores of the candidates (larger is worse) into v, -1 for those left out; false when nothing
+ * is asked. */
+bool sched_spread_score(struct cycle *c, int64_t *v)
+{
+    bool strict = c->pod->p->spec.topology_spread_constraints.n > 0;
+    struct constraint *soft;
+    bool *ignored;
+    size_t n;
+
+    soft = strict ? parse(c, false, &n) : defaults(c, &n);
+    if (!n)
+        return false;
+    ignored = bh_new_n(c->a, bool, c->feasible_n);
+    weigh(c, soft, n, ignored, strict);
+    count_domains(c, soft, n, strict);
+    for (size_t i = 0; i < c->feasible_n; i++) {
+        const struct snode *node = c->feasible[i].node;
+        double sum = 0;
+
+        for (size_t k = 0; !ignored[i] && k < n; k++) {
+            const struct bh_str *val = bh_str_map_get(&node->obj->labels, soft[k].key);
+            int64_t there;
+
+            if (!val)
+                continue;
+            there = bh_str_eqc(soft[k].key, HOSTNAME) ? count_node(c, &soft[k], node)
+                                                      : domain_get(&soft[k], *val);
+            sum += (double)(there < 0 ? 0 : there) * soft[k].weight + (soft[k].max_skew - 1);
+        }
+        v[i] = ignored[i] ? -1 : (int64_t)round(sum);
+    }
+    return true;
+}
