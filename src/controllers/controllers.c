@@ -39,7 +39,7 @@ static bool wanted(const char *list, const char *name)
     return star;
 }
 
-static int check_names(const char *list, struct bh_err *err)
+int bh_controllers_check(const char *list, struct bh_err *err)
 {
     struct bh_str rest = bh_s(list ? list : "*");
 
@@ -62,7 +62,7 @@ bh_controllers_new(struct bh_client *c, const struct bh_controllers_opts *opts, 
 {
     struct bh_controllers *s;
 
-    if (check_names(opts->controllers, err) < 0)
+    if (bh_controllers_check(opts->controllers, err) < 0)
         return NULL;
     s = bh_calloc(1, sizeof(*s));
     s->opts = *opts;

@@ -18,6 +18,8 @@ struct bh_controllers_opts {
     int64_t terminated_pods_max; /* --terminated-pod-gc-threshold; 0: 12500 */
 };
 
+/* Whether every name of a list as in bh_controllers_opts is known: -BH_E_BAD_REQUEST else. */
+BH_MUST int bh_controllers_check(const char *list, struct bh_err *err);
 /* NULL and *err when a name is unknown. opts is copied (its strings are borrowed until free). */
 struct bh_controllers *
 bh_controllers_new(struct bh_client *c, const struct bh_controllers_opts *opts, struct bh_err *err);

@@ -66,6 +66,7 @@ int bh_controller_manager_main(int argc, char **argv)
     struct bh_controllers_opts o = {0};
     struct bh_role r = {
         .name = "bulkhead-controller-manager", .start = start, .stop = stop, .arg = &o};
+    struct bh_err err = {0};
     bool elect = true;
     int c;
 
@@ -82,6 +83,10 @@ int bh_controller_manager_main(int argc, char **argv)
             break;
         case CONTROLLERS:
             o.controllers = optarg;
+            if (bh_controllers_check(optarg, &err) < 0) {
+                fprintf(stderr, "--controllers: %s\n", err.msg);
+                return 2;
+            }
             break;
         case GRACE:
             if (!duration_ms(bh_s(optarg), &o.node_grace_ms)) {
