@@ -80,6 +80,7 @@ struct bh_dra_service {
     size_t health_n;
     struct bh_timer timer;
     size_t jobs;
+    bool registered; /* the kubelet said so, last */
     bool closed;
 };
 
@@ -103,13 +104,14 @@ static void h_get_info(void *arg, struct bh_grpc_call *call)
 
 static void h_notify(void *arg, struct bh_grpc_call *call)
 {
+    struct bh_dra_service *s = arg;
     struct bh_arena *a = bh_grpc_call_arena(call);
     Bh__Reg__RegistrationStatusResponse empty = BH__REG__REGISTRATION_STATUS_RESPONSE__INIT;
     const Bh__Reg__RegistrationStatus *st =
         bh_pb_unpack(a, &bh__reg__registration_status__descriptor, bh_grpc_call_request(call));
 
-    (void)arg;
-    if (st && st->plugin_registered)
+    s->registered = st && st->plugin_registered;
+    if (s->registered)
         bh_log(BH_INFO, "registered with the kubelet");
     else
         bh_log(BH_WARN, "the kubelet refused the registration, it will try again",
@@ -625,6 +627,11 @@ struct bh_dra_service *bh_dra_service_new(struct bh_loop *l, const struct bh_dra
     s->srv = bh_grpc_server_new(l);
     s->reg = bh_grpc_server_new(l);
     return listen_all(s, o->registration, err) < 0 ? bh_dra_service_free(s) : s;
+}
+
+bool bh_dra_service_registered(const struct bh_dra_service *s)
+{
+    return s->registered;
 }
 
 bool bh_dra_service_idle(const struct bh_dra_service *s)

@@ -35,6 +35,8 @@ struct bh_dra_service *bh_dra_service_new(struct bh_loop *l, const struct bh_dra
                                           struct bh_err *err);
 /* Closes both sockets. The store may be closed when bh_dra_service_idle() says so. */
 struct bh_dra_service *bh_dra_service_free(struct bh_dra_service *s);
+bool bh_dra_service_registered(
+    const struct bh_dra_service *s);                      /* the kubelet took us, last asked */
 bool bh_dra_service_idle(const struct bh_dra_service *s); /* no job runs on the worker pool */
 /* Takes a turn with the claim store: work runs on the worker pool when its turn comes, then done on
  * the loop. When the service is freed before that, done runs without work; when it is freed

@@ -28,6 +28,7 @@
 #include "net/loop.h"
 
 #define PROFILE_BYTES_MAX (4u << 20)
+#define READY_LOOK_MS     10
 
 struct opts {
     const char *driver, *profile, *kubeconfig, *node, *data_dir, *root, *cdi_dir;
@@ -50,6 +51,7 @@ struct gpu_driver {
     struct bh_faults faults;
     int inotify_fd, signal_fd, lock_fd;
     struct bh_io *inotify_io, *signal_io;
+    struct bh_timer ready; /* looks whether there is something to tell ready_fd */
 };
 
 static const char usage[] =
@@ -68,6 +70,9 @@ static const char usage[] =
     "  --cdi-dir DIR        default /var/run/cdi\n"
     "  --orphan-grace SEC   release a claim that left the API that long ago unless the kubelet "
     "does; default 120\n"
+    "  --ready-fd N         descriptor that is told \"ready\" when the kubelet took the driver and "
+    "all\n"
+    "                       slices are published\n"
     "  --verbose            log debug messages\n";
 
 /* ---- arguments ---- */
@@ -107,6 +112,7 @@ static int args_parse(int argc, char **argv, struct opts *o)
                                           {"data-dir", required_argument, NULL, DATA},
                                           {"cdi-dir", required_argument, NULL, CDI},
                                           {"orphan-grace", required_argument, NULL, ORPHAN},
+                                          {"ready-fd", required_argument, NULL, READY},
                                           {"verbose", no_argument, NULL, VERBOSE},
                                           {"help", no_argument, NULL, HELP},
                                           {NULL, 0, NULL, 0}};
@@ -131,6 +137,9 @@ static int args_parse(int argc, char **argv, struct opts *o)
             if (!bh_str_i64(bh_s(optarg), 1, 86400, &o->orphan_grace_s))
                 return fail_usage(
                     "--orphan-grace must be a number of seconds from 1 to 86400, not ", optarg);
+        } else if (c == READY) {
+            if (!bh_str_i64(bh_s(optarg), 3, 1024, &o->ready_fd))
+                return fail_usage("--ready-fd must be a descriptor, not ", optarg);
         } else if (c == VERBOSE) {
             o->verbose = true;
         } else if (c == HELP) {
@@ -334,6 +343,22 @@ static int devices_write(const struct gpu_driver *d, struct bh_err *err)
     return bh_devices_store(d->data_dir, names, d->profile.n, err);
 }
 
+/* Whoever started us may wait for this start's slices: those of an earlier one look the same. */
+static void ready_look(void *arg)
+{
+    static const char word[] = "ready\n";
+    struct gpu_driver *d = arg;
+    int fd = (int)d->o.ready_fd;
+
+    if (!bh_slice_publisher_settled(d->pub) || !bh_dra_service_registered(d->svc)) {
+        bh_timer_start(&d->ready, READY_LOOK_MS);
+        return;
+    }
+    if (write(fd, word, sizeof(word) - 1) < 0)
+        bh_log(BH_DEBUG, "nobody waits for us");
+    bh_close_p(&fd);
+}
+
 static int start(struct gpu_driver *d, struct bh_err *err)
 {
     struct bh_claim_store_opts so = {
@@ -373,6 +398,9 @@ static int start(struct gpu_driver *d, struct bh_err *err)
                                   (int)d->o.orphan_grace_s * 1000);
     d->pub = bh_slice_publisher_new(d->client, d->o.driver, d->o.node);
     publish(d);
+    bh_timer_init(&d->ready, d->loop, ready_look, d);
+    if (d->o.ready_fd >= 0)
+        bh_timer_start(&d->ready, 0);
     return 0;
 }
 
@@ -388,6 +416,8 @@ static void stop(struct gpu_driver *d)
     struct bh_timer t;
 
     d->sweep = bh_claim_sweep_free(d->sweep);
+    if (d->loop)
+        bh_timer_stop(&d->ready);
     if (d->svc) {
         d->svc = bh_dra_service_free(d->svc);
         bh_timer_init(&t, d->loop, linger_over, d->loop);
