@@ -8,13 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KUBELET_PORT 10250
+#define KUBELET_PORT   10250
+#define SAID_BYTES_MAX 2048 /* of what an agent says when it refuses */
 
 struct call {
     struct bh_rq *rq;
     struct bh_http_client *client;
     struct bh_http_call *call;
     bool open; /* the head has been passed on */
+    size_t said_n;
+    char said[SAID_BYTES_MAX]; /* the body of a refusal */
 };
 
 static void finish(void *arg)
@@ -50,12 +53,33 @@ static void on_chunk(void *arg, struct bh_str data)
     struct call *c = arg;
     struct bh_api_event ev = {.type = BH_WATCH_MODIFIED, .bytes = data};
 
-    if (c->open && !c->rq->canceled && !c->rq->sink.event(c->rq->sink.arg, &ev)) {
+    if (!c->open) {
+        size_t room = sizeof(c->said) - c->said_n, n = data.n < room ? data.n : room;
+
+        memcpy(c->said + c->said_n, data.p, n);
+        c->said_n += n;
+        return;
+    }
+    if (!c->rq->canceled && !c->rq->sink.event(c->rq->sink.arg, &ev)) {
         c->rq->canceled = true;
         bh_http_call_cancel(c->call);
         c->rq->sink.watch_end(c->rq->sink.arg);
         later(c);
     }
+}
+
+/* The agent's own words reach the client where upstream passes them on too. */
+static void refused(struct call *c, int status)
+{
+    struct bh_str said = bh_str_trim((struct bh_str){c->said, c->said_n});
+
+    if (status == 400 && said.n > 0)
+        (void)bh_fail_msg(c->rq, BH_E_BAD_REQUEST, "%.*s", BH_SF(said));
+    else if (status == 500 && said.n > 0)
+        (void)bh_fail_msg(c->rq, BH_E_INTERNAL, "Internal error occurred: %.*s", BH_SF(said));
+    else
+        (void)bh_fail_msg(c->rq, status == 404 ? BH_E_NOT_FOUND : BH_E_INTERNAL,
+                          "the server rejected our request (%d)", status);
 }
 
 static void on_done(void *arg, const struct bh_http_response *r, const struct bh_err *err)
@@ -74,11 +98,7 @@ static void on_done(void *arg, const struct bh_http_response *r, const struct bh
     if (!r)
         (void)bh_fail_msg(rq, BH_E_INTERNAL, "the node's agent does not answer: %s", err->msg);
     else
-        (void)bh_fail_msg(rq,
-                          r->status == 404   ? BH_E_NOT_FOUND
-                          : r->status == 400 ? BH_E_BAD_REQUEST
-                                             : BH_E_INTERNAL,
-                          "the server rejected our request (%d)", r->status);
+        refused(c, r->status);
     bh_rq_send_fail(rq);
 }
 

@@ -1,5 +1,5 @@
 """PodResources v1 List through upstream's gRPC client (grpcio), with stubs made from api/proto by grpcio-tools."""
-import importlib, os, sys, tempfile
+import atexit, importlib, os, shutil, sys, tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _stubs = None
@@ -10,6 +10,7 @@ def stubs():
     if _stubs is None:
         from grpc_tools import protoc
         out = tempfile.mkdtemp(prefix="bulkhead-pb-")
+        atexit.register(shutil.rmtree, out, True)
         proto = os.path.join(ROOT, "api", "proto")
         if protoc.main(["protoc", "-I" + proto, "--python_out=" + out, os.path.join(proto, "podresources.proto")]):
             raise AssertionError("podresources.proto does not compile")
