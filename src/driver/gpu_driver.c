@@ -32,7 +32,7 @@
 
 struct opts {
     const char *driver, *profile, *kubeconfig, *node, *data_dir, *root, *cdi_dir;
-    int64_t count, orphan_grace_s;
+    int64_t count, orphan_grace_s, ready_fd;
     bool verbose;
 };
 
@@ -102,7 +102,7 @@ static int args_check(const struct opts *o)
 
 static int args_parse(int argc, char **argv, struct opts *o)
 {
-    enum { SIM, NODE, KUBECONFIG, PROFILE, DRIVER, ROOT, DATA, CDI, ORPHAN, VERBOSE, HELP };
+    enum { SIM, NODE, KUBECONFIG, PROFILE, DRIVER, ROOT, DATA, CDI, ORPHAN, READY, VERBOSE, HELP };
     static const struct option longs[] = {{"simulate", required_argument, NULL, SIM},
                                           {"node-name", required_argument, NULL, NODE},
                                           {"kubeconfig", required_argument, NULL, KUBECONFIG},
@@ -122,7 +122,8 @@ static int args_parse(int argc, char **argv, struct opts *o)
                        .root = "/var/lib/kubelet",
                        .cdi_dir = "/var/run/cdi",
                        .count = -1,
-                       .orphan_grace_s = 120};
+                       .orphan_grace_s = 120,
+                       .ready_fd = -1};
     optind = 1;
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
         const char **dst[] = {[NODE] = &o->node,       [KUBECONFIG] = &o->kubeconfig,
