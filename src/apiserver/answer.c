@@ -1,5 +1,6 @@
 /* Answers: one object, a Status, ready bytes, in the media type that was asked for. */
 #include "api/gen/meta_v1.h"
+#include "apiserver/body.h"
 #include "apiserver/convert.h"
 #include "apiserver/rq.h"
 #include "apiserver/server_int.h"

@@ -47,7 +47,7 @@ static struct bh_str version_of(struct bh_str api_version)
 }
 
 /* The package of the internal type: "core.ConfigMap", "apps.Deployment". */
-static struct bh_str internal_package(const struct bh_kind *k)
+struct bh_str bh_internal_package(const struct bh_kind *k)
 {
     ptrdiff_t dot = bh_str_chr(k->group, '.', 0);
 
@@ -78,7 +78,7 @@ struct bh_str bh_body_kind_error(struct bh_rq *rq, const struct bh_kind *k,
             rq->a, "no kind \"%.*s\" is registered for version \"%.*s\" in scheme \"" SCHEME "\"",
             BH_SF(kind), BH_SF(api_version));
     return bh_str_fmt(rq->a, "converting (%.*s.%.*s) to (%.*s.%.*s): unknown conversion",
-                      BH_SF(version_of(api_version)), BH_SF(kind), BH_SF(internal_package(k)),
+                      BH_SF(version_of(api_version)), BH_SF(kind), BH_SF(bh_internal_package(k)),
                       BH_SF(k->kind));
 }
 
@@ -153,6 +153,18 @@ static int decode_pb(struct bh_rq *rq, const struct bh_kind *k, void **ret)
     return 0;
 }
 
+/* As an error, upstream tells all doubles of a YAML body in one text. */
+static void join_lines(struct bh_rq *rq, struct bh_strict *dups)
+{
+    BH_AUTO_BUF b = {0};
+
+    bh_buf_addz(&b, "yaml: unmarshal errors:");
+    for (size_t i = 0; i < dups->texts.n; i++)
+        bh_buf_addf(&b, "\n  %.*s", BH_SF(dups->texts.p[i]));
+    dups->texts.p[0] = bh_str_dup(rq->a, bh_buf_str(&b));
+    dups->texts.n = 1;
+}
+
 int bh_body_decode(struct bh_rq *rq, const struct bh_kind *k, void **ret)
 {
     struct bh_strict dups = {0}, strict = {0};
@@ -174,6 +186,8 @@ int bh_body_decode(struct bh_rq *rq, const struct bh_kind *k, void **ret)
         return r;
     if (bh_kind_decode_json(k, json, rq->a, ret, &strict, &err) < 0)
         return cannot_handle(rq, k, k->kind, k->version, err.msg);
+    if (dups.texts.n > 0 && bh_str_eqc(rq->field_validation, "Strict"))
+        join_lines(rq, &dups);
     if (dups.texts.n > 0) {
         /* Duplicates of a YAML body are told by line, before the unknown fields. */
         struct bh_str *all = bh_new_n(rq->a, struct bh_str, dups.texts.n + strict.texts.n);

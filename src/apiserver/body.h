@@ -19,6 +19,8 @@ BH_MUST int bh_body_strict(struct bh_rq *rq, const struct bh_kind *k,
 /* What a document says of its kind is not k: the words for it, empty when it fits. */
 struct bh_str bh_body_kind_error(struct bh_rq *rq, const struct bh_kind *k,
                                  struct bh_str api_version, struct bh_str kind);
+struct bh_str
+bh_internal_package(const struct bh_kind *k); /* "core", "apps": as in *core.ConfigMap */
 /* The body as JSON text, YAML translated. */
 BH_MUST int bh_body_yaml_to_json(struct bh_rq *rq, struct bh_str yaml, struct bh_strict *dups,
                                  struct bh_str *ret, struct bh_err *err);

@@ -50,6 +50,18 @@ int bh_fail_err(struct bh_rq *rq, const struct bh_err *err)
     return set(rq, err->code ? err->code : BH_E_INTERNAL, bh_str_dup(rq->a, bh_s(err->msg)));
 }
 
+struct bh_str bh_uint_error(struct bh_rq *rq, struct bh_str s)
+{
+    BH_AUTO_BUF q = {0};
+    bool digits = s.n > 0;
+
+    for (size_t i = 0; i < s.n; i++)
+        digits &= s.p[i] >= '0' && s.p[i] <= '9';
+    bh_go_quote(&q, s);
+    return bh_str_fmt(rq->a, "strconv.ParseUint: parsing %.*s: %s", BH_SF(bh_buf_str(&q)),
+                      digits ? "value out of range" : "invalid syntax");
+}
+
 int bh_fail_text(struct bh_rq *rq, int http, struct bh_str text)
 {
     memset(&rq->fail, 0, sizeof(rq->fail));

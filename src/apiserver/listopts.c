@@ -87,23 +87,26 @@ static int parse_token(struct bh_rq *rq, struct bh_listopts *o)
     int64_t rv = 0;
 
     if (bh_base64url_decode(rq->a, o->cont, &raw, &err) < 0)
-        return bh_fail_msg(rq, BH_E_BAD_REQUEST, "continue key is not valid: %s", err.msg);
+        return bh_fail_msg(rq, BH_E_BAD_REQUEST,
+                           "invalid continue token: continue key is not valid: %s", err.msg);
     if (bh_jv_parse(rq->a, raw, NULL, &v, &err) < 0)
-        return bh_fail_msg(rq, BH_E_BAD_REQUEST, "continue key is not valid: %s", err.msg);
+        return bh_fail_msg(rq, BH_E_BAD_REQUEST,
+                           "invalid continue token: continue key is not valid: %s", err.msg);
     if (!bh_str_eqc(bh_jv_get_str(&v, "v"), "meta.k8s.io/v1"))
-        return bh_fail_msg(
-            rq, BH_E_BAD_REQUEST,
-            "continue key is not valid: server does not recognize this encoded version \"%.*s\"",
-            BH_SF(bh_jv_get_str(&v, "v")));
+        return bh_fail_msg(rq, BH_E_BAD_REQUEST,
+                           "invalid continue token: continue key is not valid: server does not "
+                           "recognize this encoded version \"%.*s\"",
+                           BH_SF(bh_jv_get_str(&v, "v")));
     if (!bh_jv_get_i64(&v, "rv", &rv) || rv == 0)
         return bh_fail_msg(rq, BH_E_BAD_REQUEST,
-                           "continue key is not valid: incorrect encoded start resourceVersion "
+                           "invalid continue token: continue key is not valid: incorrect encoded "
+                           "start resourceVersion "
                            "(version meta.k8s.io/v1)");
     o->cont_start = bh_jv_get_str(&v, "start");
     if (o->cont_start.n == 0)
-        return bh_fail_msg(
-            rq, BH_E_BAD_REQUEST,
-            "continue key is not valid: encoded start key empty (version meta.k8s.io/v1)");
+        return bh_fail_msg(rq, BH_E_BAD_REQUEST,
+                           "invalid continue token: continue key is not valid: encoded start key "
+                           "empty (version meta.k8s.io/v1)");
     if (o->rv.n > 0 && !bh_str_eqc(o->rv, "0"))
         return bh_fail_msg(rq, BH_E_BAD_REQUEST,
                            "specifying resource version is not allowed when using continue");
@@ -124,14 +127,12 @@ static int parse_version(struct bh_rq *rq, struct bh_listopts *o)
 
     if (o->rv.n > 0 && !bh_str_i64(o->rv, 0, INT64_MAX, &v)) {
         if (o->watch)
-            return bh_fail_plain(rq,
-                                 "resourceVersion: Invalid value: \"%.*s\": strconv.ParseUint: "
-                                 "parsing \"%.*s\": invalid syntax",
-                                 BH_SF(o->rv), BH_SF(o->rv));
-        return bh_fail_msg(rq, BH_E_BAD_REQUEST,
-                           "invalid resource version: resourceVersion: Invalid value: \"%.*s\": "
-                           "strconv.ParseUint: parsing \"%.*s\": invalid syntax",
-                           BH_SF(o->rv), BH_SF(o->rv));
+            return bh_fail_plain(rq, "resourceVersion: Invalid value: \"%.*s\": %.*s", BH_SF(o->rv),
+                                 BH_SF(bh_uint_error(rq, o->rv)));
+        return bh_fail_msg(
+            rq, BH_E_BAD_REQUEST,
+            "invalid resource version: resourceVersion: Invalid value: \"%.*s\": %.*s",
+            BH_SF(o->rv), BH_SF(bh_uint_error(rq, o->rv)));
     }
     o->rv_n = (uint64_t)v;
     return 0;

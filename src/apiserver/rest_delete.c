@@ -128,8 +128,11 @@ static int read_options(struct bh_rq *rq, struct bh_meta_v1_delete_options **ret
             if (bh_json_peek_kind(json, rq->a, &api_version, &kind, &err) < 0)
                 return bh_fail_msg(rq, BH_E_BAD_REQUEST, "%s", err.msg);
             if (kind.n > 0 && !bh_str_eqc(kind, "DeleteOptions"))
-                return bh_fail_msg(rq, BH_E_BAD_REQUEST,
-                                   "decoded object cannot be converted to DeleteOptions");
+                return bh_fail_msg(
+                    rq, BH_E_BAD_REQUEST,
+                    "no kind \"%.*s\" is registered for version \"%.*s\" in scheme "
+                    "\"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
+                    BH_SF(kind), BH_SF(api_version));
             if (bh_kind_decode_json(&bh_meta_v1_delete_options_kind, json, rq->a, &p, &strict,
                                     &err) < 0)
                 return bh_fail_msg(rq, BH_E_BAD_REQUEST, "%s", err.msg);

@@ -75,6 +75,11 @@ static void answer_json_text(struct bh_rq *rq, const struct bh_list_page *p)
         bh_buf_addf(&b, "{\"kind\":\"%.*s\",\"apiVersion\":\"%.*s\",", BH_SF(k->list_kind),
                     BH_SF(k->api_version));
     list_meta(p, &b);
+    if (p->null_items) {
+        bh_buf_addz(&b, ",\"items\":null}");
+        bh_rq_answer_json(rq, 200, bh_str_dup(rq->a, bh_buf_str(&b)));
+        return;
+    }
     bh_buf_addz(&b, ",\"items\":[");
     for (size_t i = 0; i < p->n; i++) {
         const struct bh_obj *o = p->items[i];
@@ -288,7 +293,7 @@ int bh_list_select(struct bh_rq *rq, const struct bh_listopts *o, const struct b
         bh_arena_grow(rq->a, &p->items, &cap, p->n + 1, sizeof(*p->items));
         p->items[p->n++] = ob;
     }
-    p->null_items = p->n == 0 && all.n > 0 && rq->kind->group.n == 0;
+    p->null_items = p->n == 0 && (one || all.n > 0) && rq->kind->group.n == 0;
     return 0;
 }
 

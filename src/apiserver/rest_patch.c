@@ -4,9 +4,9 @@
 #include "api/patch.h"
 #include "apiserver/body.h"
 #include "apiserver/convert.h"
+#include "apiserver/patch_error.h"
 #include "apiserver/rest_apply.h"
 #include "apiserver/write.h"
-#include "data/json.h"
 
 enum patch_type { PATCH_NONE, PATCH_JSON, PATCH_MERGE, PATCH_STRATEGIC, PATCH_APPLY };
 
@@ -25,30 +25,17 @@ static enum patch_type type_of(struct bh_rq *rq)
     return PATCH_NONE;
 }
 
-/* Duplicate keys of a patch are told like those of a body. */
-static int tell_duplicates(struct bh_rq *rq, const struct bh_strict *strict)
+static int run_patch(struct bh_rq *rq, enum patch_type t, struct bh_str doc, struct bh_buf *out,
+                     struct bh_strict *strict)
 {
-    if (strict->texts.n == 0 || bh_str_eqc(rq->field_validation, "Ignore"))
-        return 0;
-    if (bh_str_eqc(rq->field_validation, "Strict"))
-        return bh_fail_msg(rq, BH_E_BAD_REQUEST, "strict decoding error: %.*s",
-                           BH_SF(bh_strict_join(strict, rq->a)));
-    for (size_t i = 0; i < strict->texts.n; i++)
-        bh_rq_warn(rq, strict->texts.p[i]);
-    return 0;
-}
-
-static int run_patch(struct bh_rq *rq, enum patch_type t, struct bh_str doc, struct bh_buf *out)
-{
-    struct bh_strict strict = {0};
     struct bh_err err = {0};
-    int r = t == PATCH_JSON ? bh_patch_json(doc, rq->body, rq->a, out, &strict, &err)
+    int r = t == PATCH_JSON ? bh_patch_json(doc, rq->body, rq->a, out, strict, &err)
             : t == PATCH_MERGE
-                ? bh_patch_merge(doc, rq->body, rq->a, out, &strict, &err)
-                : bh_patch_strategic(rq->kind->type, doc, rq->body, rq->a, out, &strict, &err);
+                ? bh_patch_merge(doc, rq->body, rq->a, out, strict, &err)
+                : bh_patch_strategic(rq->kind->type, doc, rq->body, rq->a, out, strict, &err);
 
     if (r == 0)
-        return tell_duplicates(rq, &strict);
+        return 0;
     if (t == PATCH_JSON && r == -BH_E_INVALID)
         return bh_fail_generic(rq, BH_E_INVALID);
     if (r == -BH_E_INTERNAL)
@@ -57,40 +44,51 @@ static int run_patch(struct bh_rq *rq, enum patch_type t, struct bh_str doc, str
 }
 
 /* What a patch made cannot be an object of this kind. */
-static int bad_result(struct bh_rq *rq, struct bh_str doc, const struct bh_err *err)
+static int bad_result(struct bh_rq *rq, enum patch_type t, struct bh_str doc, struct bh_str why)
 {
     struct bh_field_errs errs = {.a = rq->a};
+    struct bh_str shown =
+        t == PATCH_STRATEGIC ? bh_patch_go_map(rq->a, rq->body) : bh_patch_sorted(rq->a, doc);
 
-    bh_fe_invalid(&errs, BH_FP(NULL, "patch"), doc, "%s", err->msg);
+    bh_fe_invalid(&errs, BH_FP(NULL, "patch"), shown, "%.*s", BH_SF(why));
     return bh_fail_invalid(rq, BH_S(""), BH_S(""), BH_S(""), &errs);
 }
 
-static int decode_result(struct bh_rq *rq, enum patch_type t, struct bh_str doc, void **ret)
+/* Doubles in the patch come before what is unknown in its result. */
+static void join(struct bh_rq *rq, struct bh_strict *all, const struct bh_strict *more)
 {
-    struct bh_strict strict = {0};
+    struct bh_str *p = bh_new_n(rq->a, struct bh_str, all->texts.n + more->texts.n + 1);
+    size_t n = 0;
+
+    for (size_t i = 0; i < all->texts.n; i++)
+        p[n++] = all->texts.p[i];
+    for (size_t i = 0; i < more->texts.n; i++)
+        p[n++] = more->texts.p[i];
+    all->texts = (struct bh_str_vec){p, n};
+}
+
+static int decode_result(struct bh_rq *rq, enum patch_type t, struct bh_str doc,
+                         struct bh_strict *strict, void **ret)
+{
     struct bh_str api_version, kind, why = BH_S("");
+    struct bh_strict unknown = {0};
     struct bh_err err = {0};
 
     if (t != PATCH_STRATEGIC && bh_json_peek_kind(doc, rq->a, &api_version, &kind, &err) == 0)
         why = bh_body_kind_error(rq, rq->kind, api_version, kind);
-    if (why.n > 0) {
-        (void)bh_err_set(&err, BH_E_INVALID, "%.*s", BH_SF(why));
-        return bad_result(rq, doc, &err);
-    }
-
-    if (bh_kind_decode_json(rq->kind, doc, rq->a, ret, &strict, &err) < 0)
-        return bad_result(rq, doc, &err);
-    if (strict.texts.n == 0 || bh_str_eqc(rq->field_validation, "Ignore"))
+    if (why.n > 0)
+        return bad_result(rq, t, doc, why);
+    if (bh_kind_decode_json(rq->kind, doc, rq->a, ret, &unknown, &err) < 0)
+        return bad_result(rq, t, doc, bh_s(err.msg));
+    join(rq, strict, &unknown);
+    if (strict->texts.n == 0 || bh_str_eqc(rq->field_validation, "Ignore"))
         return 0;
-    if (bh_str_eqc(rq->field_validation, "Strict")) {
-        struct bh_err serr = {0};
-
-        (void)bh_err_set(&serr, BH_E_INVALID, "strict decoding error: %.*s",
-                         BH_SF(bh_strict_join(&strict, rq->a)));
-        return bad_result(rq, doc, &serr);
-    }
-    for (size_t i = 0; i < strict.texts.n; i++)
-        bh_rq_warn(rq, strict.texts.p[i]);
+    if (bh_str_eqc(rq->field_validation, "Strict"))
+        return bad_result(
+            rq, t, doc,
+            bh_str_fmt(rq->a, "strict decoding error: %.*s", BH_SF(bh_strict_join(strict, rq->a))));
+    for (size_t i = 0; i < strict->texts.n; i++)
+        bh_rq_warn(rq, strict->texts.p[i]);
     return 0;
 }
 
@@ -110,6 +108,7 @@ static int patch_stored(struct bh_rq *rq, enum patch_type t)
 {
     struct bh_update u = {.sub = rq->ri.sub, .verb = "patch"};
     struct bh_meta_v1_object_meta *m;
+    struct bh_strict strict = {0};
     BH_AUTO_BUF out = {0};
     struct bh_str doc;
     int r = bh_rq_head(rq, &u.old);
@@ -117,9 +116,9 @@ static int patch_stored(struct bh_rq *rq, enum patch_type t)
     if (r == 0)
         r = doc_of(rq, u.old, &doc);
     if (r == 0)
-        r = run_patch(rq, t, doc, &out);
+        r = run_patch(rq, t, doc, &out, &strict);
     if (r == 0)
-        r = decode_result(rq, t, bh_str_dup(rq->a, bh_buf_str(&out)), &u.obj);
+        r = decode_result(rq, t, bh_str_dup(rq->a, bh_buf_str(&out)), &strict, &u.obj);
     if (r < 0)
         return r;
     m = bh_meta_of(rq->kind, u.obj);

@@ -101,6 +101,8 @@ int bh_fail_msg(struct bh_rq *rq, enum bh_code code, const char *fmt, ...) BH_PR
 int bh_fail_err(struct bh_rq *rq, const struct bh_err *err); /* code, reason and text from err */
 /* 500 without a reason: what upstream answers where an error had no form. */
 int bh_fail_plain(struct bh_rq *rq, const char *fmt, ...) BH_PRINTF(2, 3);
+struct bh_str bh_uint_error(struct bh_rq *rq,
+                            struct bh_str s); /* why s is no uint64, in Go's words */
 int bh_fail_text(struct bh_rq *rq, int http, struct bh_str text);
 int bh_fail_generic(struct bh_rq *rq,
                     enum bh_code code); /* upstream's fixed texts for 404, 405, 415 …, details {} */

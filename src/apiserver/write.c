@@ -207,6 +207,7 @@ int bh_write_create(struct bh_rq *rq, void *obj)
         return r;
     m = bh_meta_of(hub, h);
     bh_dedup_owners(rq, m);
+    fill_system_fields(rq, m);
     r = check_create_version(rq, m);
     if (r == 0)
         r = bh_managed_keep(rq, hub, h, NULL, BH_S(""));
@@ -217,7 +218,6 @@ int bh_write_create(struct bh_rq *rq, void *obj)
     m->resource_version = BH_S("");
     if (m->name.n == 0 && m->generate_name.n > 0)
         m->name = generate_name(rq, m->generate_name);
-    fill_system_fields(rq, m);
     bh_rules_prepare_create(&rq->env, hub, h);
     bh_rules_validate_create(&rq->env, hub, h, &errs);
     bh_rules_warnings(&rq->env, hub, BH_S(""), h, NULL, &warnings);
@@ -275,8 +275,7 @@ static int check_version(struct bh_rq *rq, const struct bh_update *u, struct bh_
     int64_t v = 0;
 
     if (version.n > 0 && !bh_str_i64(version, 0, INT64_MAX, &v))
-        return bh_fail_plain(rq, "strconv.ParseUint: parsing \"%.*s\": invalid syntax",
-                             BH_SF(version));
+        return bh_fail_plain(rq, "%.*s", BH_SF(bh_uint_error(rq, version)));
     if (v != 0 && (uint64_t)v != u->old->rv)
         return bh_fail_conflict(
             rq, rq->kind, u->old->name,
@@ -423,8 +422,8 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
         return r;
     if (version.n == 0 || bh_str_eqc(version, "0")) {
         if (!bh_rules_unconditional_update(hub) && strcmp(u->verb, "update") == 0) {
-            bh_fe_invalid(&errs, BH_FP(BH_FP(NULL, "metadata"), "resourceVersion"), BH_S(""),
-                          "must be specified for an update");
+            bh_fe_invalid_i64(&errs, BH_FP(BH_FP(NULL, "metadata"), "resourceVersion"), 0,
+                              "must be specified for an update");
             return bh_fail_invalid(rq, hub->group, hub->resource, u->old->name, &errs);
         }
     }
