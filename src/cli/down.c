@@ -51,6 +51,24 @@ static int stop_server(const char *data_dir)
     return 0;
 }
 
+/* Pods' volumes and sockets below the kubelet's root are this cluster's, but the root itself may be
+ * shared with the system, and another cluster may have taken it since. */
+static void purge_root(struct bh_arena *a, const char *data, const char *root)
+{
+    static const char *const below[] = {
+        "pods",           "plugins",           "plugins_registry", "pod-resources",
+        "device-plugins", "dra_manager_state", "dra_health_state", "bulkhead.owner",
+        "bulkhead.lock"};
+    struct bh_err err = {0};
+
+    if (!bh_fs_exists(root) || !cluster_owns_root(data, root))
+        return;
+    for (size_t i = 0; i < BH_COUNT(below); i++)
+        if (bh_fs_remove_tree(bh_str_fmt(a, "%s/%s", root, below[i]).p, &err) < 0)
+            fprintf(stderr, "bulkhead down: %s\n", err.msg);
+    (void)rmdir(root);
+}
+
 int bh_down_main(int argc, char **argv)
 {
     enum { DATA = 1, ROOT, PURGE, HELP };
@@ -60,7 +78,7 @@ int bh_down_main(int argc, char **argv)
                                           {"help", no_argument, NULL, HELP},
                                           {NULL, 0, NULL, 0}};
     BH_AUTO_ARENA a = bh_arena_new(0);
-    const char *data = NULL, *root = CLUSTER_KUBELET_ROOT;
+    const char *data = NULL, *root = NULL;
     struct bh_runtime_opts ro = {0};
     struct bh_err err = {0};
     bool purge = false;
@@ -97,15 +115,10 @@ int bh_down_main(int argc, char **argv)
     printf("Its containers, mounts, cgroups and network namespaces are removed.\n");
     if (!purge)
         return 0;
-    /* Pods' volumes and sockets below the kubelet's root are this cluster's, but the root itself
-     * may be shared with the system. */
-    static const char *const below[] = {"pods",          "plugins",           "plugins_registry",
-                                        "pod-resources", "dra_manager_state", "dra_health_state",
-                                        "device-plugins"};
-    for (size_t i = 0; i < BH_COUNT(below); i++)
-        if (bh_fs_remove_tree(bh_str_fmt(a, "%s/%s", root, below[i]).p, &err) < 0)
-            fprintf(stderr, "bulkhead down: %s\n", err.msg);
-    (void)rmdir(root);
+    if (!root)
+        root = cluster_root_of(a, data);
+    if (root)
+        purge_root(a, data, root);
     if (bh_fs_remove_tree(data, &err) < 0) {
         fprintf(stderr, "bulkhead down: %s\n", err.msg);
         return 1;

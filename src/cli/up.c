@@ -8,17 +8,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "api/gen/core_v1.h"
 #include "api/gen/meta_v1.h"
 #include "api/gen/resource_v1.h"
 #include "apiserver/apiserver.h"
@@ -43,8 +41,12 @@ extern char **environ;
 #define DRIVER_NAME           "gpu.bulkhead.dev"
 #define DRIVER_BACKOFF_MIN_MS 200
 #define DRIVER_BACKOFF_MAX_MS 10000
-#define CERT_DAYS             365
-#define READY_TIMEOUT_S       60
+#define DRIVER_STEADY_NS      ((int64_t)60 * 1000000000) /* a driver that lived so long starts afresh \
+                                                          */
+#define DRIVER_STOP_MS  3000
+#define CERT_DAYS       365
+#define DEVICES_DEFAULT 8
+#define READY_TIMEOUT_S 60
 
 static const char usage[] =
     "usage: bulkhead up [--data-dir DIR] [--port N] [--kubelet-root DIR] [--devices N] [--profile "
@@ -55,7 +57,7 @@ static const char usage[] =
     "  --port N            HTTPS port of the API; further ports are N+1, N+2 (default 6443, then "
     "upstream's)\n"
     "  --kubelet-root DIR  pods and plugin sockets (default /var/lib/kubelet)\n"
-    "  --devices N         simulated GPUs (default 8; 0: no driver)\n"
+    "  --devices N         simulated GPUs (default 8, or what the profile has; 0: no driver)\n"
     "  --profile FILE      what they are (default: an 8-GPU H200 machine)\n"
     "  --node-name NAME    default: the host's name\n"
     "  --background        return when the cluster is ready; it goes on as a daemon\n";
@@ -72,32 +74,38 @@ struct up {
     struct bh_controllers *ctl;
     struct bh_kubelet *kubelet;
     struct bh_proc *driver;
-    struct bh_timer driver_again, slices_look;
-    struct bh_informer *slices;
-    int64_t driver_backoff_ms;
-    int ready_fd;
-    bool node_ready, slices_ready, told;
+    const char *driver_argv[24];
+    struct bh_timer driver_again;
+    int64_t driver_backoff_ms, driver_start_ns;
+    int driver_word_fd; /* where the driver says that it is ready; -1 */
+    struct bh_io *driver_word;
+    int ready_fd, root_lock;
+    bool node_ready, driver_ready, told;
     bool ending;
     int64_t start_ns;
 };
 
 /* ---- ready ---- */
 
+/* Whoever started us with --background reads one line: "ready", or what went wrong. */
+static void tell_starter(struct up *u, const char *line)
+{
+    if (u->ready_fd < 0)
+        return;
+    if (write(u->ready_fd, line, strlen(line)) < 0)
+        bh_log(BH_WARN, "nobody waits for us");
+    (void)close(u->ready_fd);
+    u->ready_fd = -1;
+}
+
 static void tell_ready(struct up *u)
 {
-    static const char word[] = "ready\n";
-
-    if (u->told || !u->node_ready || !u->slices_ready)
+    if (u->told || !u->node_ready || !u->driver_ready)
         return;
     u->told = true;
     bh_log(BH_INFO, "cluster is ready",
            BH_I64("ms", (bh_loop_mono_ns(u->loop) - u->start_ns) / 1000000));
-    if (u->ready_fd >= 0) {
-        if (write(u->ready_fd, word, sizeof(word) - 1) < 0)
-            bh_log(BH_WARN, "nobody waits for us");
-        (void)close(u->ready_fd);
-        u->ready_fd = -1;
-    }
+    tell_starter(u, "ready\n");
 }
 
 static void node_ready(void *arg)
@@ -108,64 +116,62 @@ static void node_ready(void *arg)
     tell_ready(u);
 }
 
-/* The driver has published all that it simulates, or there is none. */
-static void slices_look(void *arg)
-{
-    struct up *u = arg;
-    size_t devices = 0;
-    struct bh_obj *o;
-
-    for (size_t it = 0; (o = bh_informer_next(u->slices, &it));)
-        devices += ((const struct bh_resource_v1_resource_slice *)bh_obj_struct(o))->spec.devices.n;
-    u->slices_ready = u->slices_ready || (u->driver && devices >= (size_t)u->c.devices);
-    tell_ready(u);
-}
-
-static void slice_changed(void *arg, struct bh_obj *o)
-{
-    (void)o;
-    slices_look(arg);
-}
-static void slice_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
-{
-    (void)old;
-    slice_changed(arg, o);
-}
-
 /* ---- the driver ---- */
 
 static void driver_start(void *arg);
+
+static void driver_word_close(struct up *u)
+{
+    u->driver_word = bh_io_free(u->driver_word);
+    bh_close_p(&u->driver_word_fd);
+    u->driver_word_fd = -1;
+}
+
+/* This start's driver has published what it has, and the kubelet took it. */
+static void driver_said(void *arg, unsigned events)
+{
+    struct up *u = arg;
+    char word[16];
+    ssize_t n = read(u->driver_word_fd, word, sizeof(word));
+
+    (void)events;
+    driver_word_close(u); /* one word, or its end */
+    if (n <= 0)
+        return;
+    u->driver_ready = true;
+    tell_ready(u);
+}
 
 static void driver_ended(void *arg, const struct bh_proc_result *r)
 {
     struct up *u = arg;
 
     u->driver = NULL;
-    if (u->ending)
+    driver_word_close(u);
+    if (u->ending) {
+        bh_loop_stop(u->loop); /* driver_stop() waits for this */
         return;
+    }
+    if (bh_loop_mono_ns(u->loop) - u->driver_start_ns > DRIVER_STEADY_NS)
+        u->driver_backoff_ms = 0;
     u->driver_backoff_ms = u->driver_backoff_ms ? u->driver_backoff_ms * 2 : DRIVER_BACKOFF_MIN_MS;
     if (u->driver_backoff_ms > DRIVER_BACKOFF_MAX_MS)
         u->driver_backoff_ms = DRIVER_BACKOFF_MAX_MS;
     bh_log(BH_WARN, "GPU driver ended, starting it again", BH_I64("exit_code", r->exit_code),
-           BH_I64("signal", r->signal));
+           BH_I64("signal", r->signal), BH_I64("after_ms", u->driver_backoff_ms));
     bh_timer_start(&u->driver_again, u->driver_backoff_ms);
 }
 
-static void driver_start(void *arg)
+static void driver_args(struct up *u)
 {
-    struct up *u = arg;
     struct bh_arena *a = u->a;
-    const char *argv[20];
-    struct bh_proc_opts o = {.file = "/proc/self/exe",
-                             .argv = argv,
-                             .stdout_fd = 2,
-                             .stderr_fd = 2,
-                             .die_with_parent = true};
-    struct bh_err err = {0};
+    const char **argv = u->driver_argv;
     size_t n = 0;
 
     argv[n++] = "bulkhead";
     argv[n++] = "gpu-driver";
+    argv[n++] = "--ready-fd";
+    argv[n++] = "3"; /* the first that the child is given */
     argv[n++] = "--simulate";
     argv[n++] = bh_str_fmt(a, "%d", u->c.devices).p;
     argv[n++] = "--kubeconfig";
@@ -183,10 +189,64 @@ static void driver_start(void *arg)
         argv[n++] = u->c.profile;
     }
     argv[n] = NULL;
-    if (bh_proc_spawn(u->loop, &o, driver_ended, u, &u->driver, &err) < 0) {
+}
+
+static int driver_spawn(struct up *u, struct bh_err *err)
+{
+    int word[2], r;
+
+    if (pipe2(word, O_CLOEXEC | O_NONBLOCK) < 0)
+        return bh_err_sys(err, errno, "pipe");
+    r = bh_proc_spawn(u->loop,
+                      &(struct bh_proc_opts){.file = "/proc/self/exe",
+                                             .argv = u->driver_argv,
+                                             .stdout_fd = 2,
+                                             .stderr_fd = 2,
+                                             .extra_fds = &word[1],
+                                             .extra_fds_n = 1,
+                                             .die_with_parent = true},
+                      driver_ended, u, &u->driver, err);
+    (void)close(word[1]);
+    u->driver_word_fd = word[0];
+    u->driver_word = r < 0 ? NULL : bh_io_new(u->loop, word[0], driver_said, u, err);
+    if (u->driver_word)
+        bh_io_want(u->driver_word, BH_IO_READ);
+    else
+        driver_word_close(u);
+    return r;
+}
+
+static void driver_start(void *arg)
+{
+    struct up *u = arg;
+    struct bh_err err = {0};
+
+    u->driver_start_ns = bh_loop_mono_ns(u->loop);
+    if (driver_spawn(u, &err) < 0) {
         bh_log(BH_ERROR, "GPU driver not started", BH_CSTR("error", err.msg));
         bh_timer_start(&u->driver_again, DRIVER_BACKOFF_MAX_MS);
     }
+}
+
+static void driver_overdue(void *arg)
+{
+    bh_loop_stop(arg);
+}
+
+/* Ends the driver while everything that it speaks with is still there. */
+static void driver_stop(struct up *u)
+{
+    struct bh_timer limit;
+
+    bh_timer_stop(&u->driver_again);
+    if (u->driver) {
+        bh_proc_kill(u->driver, SIGTERM);
+        bh_timer_init(&limit, u->loop, driver_overdue, u->loop);
+        bh_timer_start(&limit, DRIVER_STOP_MS);
+        bh_loop_run(u->loop);
+        bh_timer_stop(&limit);
+    }
+    driver_word_close(u);
 }
 
 /* ---- the class of the simulated devices ---- */
@@ -313,7 +373,6 @@ static struct bh_client *inproc(struct up *u, const char *user, const char *grou
 
 static int start_roles(struct up *u, const char *node, const struct certs *c, struct bh_err *err)
 {
-    static const struct bh_informer_ops slice_ops = {slice_changed, slice_updated, NULL, NULL};
     struct bh_scheduler_opts so = {0};
     struct bh_controllers_opts co = {0};
     const char *cdi_dirs[] = {"/etc/cdi", cluster_path(u->a, u->c.data_dir, "cdi"), NULL};
@@ -353,14 +412,12 @@ static int start_roles(struct up *u, const char *node, const struct certs *c, st
         (void)bh_runtime_free(ko.runtime);
         return -BH_E_IO;
     }
-    u->slices = bh_informer_new(u->admin, &bh_resource_v1_resource_slice_kind, (struct bh_str){0},
-                                (struct bh_str){0}, bh_str_fmt(u->a, "spec.nodeName=%s", node),
-                                &slice_ops, u);
-    bh_timer_init(&u->driver_again, u->loop, driver_start, u);
-    if (u->c.devices > 0 || u->c.profile)
+    if (u->c.devices > 0 || u->c.profile) {
+        driver_args(u);
         driver_start(u);
-    else
-        u->slices_ready = true;
+    } else {
+        u->driver_ready = true;
+    }
     return 0;
 }
 
@@ -376,10 +433,8 @@ static void on_signal(void *arg, int signal)
 static void stop_all(struct up *u)
 {
     u->ending = true;
-    bh_timer_stop(&u->driver_again);
-    if (u->driver)
-        bh_proc_kill(u->driver, SIGTERM);
-    (void)bh_informer_free(u->slices);
+    if (u->loop)
+        driver_stop(u);
     (void)bh_kubelet_free(u->kubelet);
     (void)bh_scheduler_free(u->sched);
     (void)bh_controllers_free(u->ctl);
@@ -408,45 +463,58 @@ static char *default_node(struct bh_arena *a)
     return p;
 }
 
+static int says_running(const struct up *u)
+{
+    printf("The cluster runs already (pid %d, data directory %s).\n",
+           cluster_running(u->c.data_dir), u->c.data_dir);
+    return 0;
+}
+
+static int start_all(struct up *u, const char *node, struct bh_err *err)
+{
+    struct certs certs;
+    int r = cluster_claim_root(u->c.data_dir, u->c.kubelet_root, &u->root_lock, err);
+
+    bh_signals_block();
+    if (r >= 0) {
+        u->loop = bh_loop_new_real(err);
+        r = u->loop ? 0 : -BH_E_IO;
+    }
+    if (r < 0)
+        return r;
+    u->start_ns = bh_loop_mono_ns(u->loop);
+    bh_timer_init(&u->driver_again, u->loop, driver_start, u);
+    u->signals = bh_signals_new(u->loop, on_signal, u, err);
+    r = u->signals ? 0 : -BH_E_IO;
+    if (r >= 0)
+        r = make_certs(u, node, &certs, err);
+    if (r >= 0)
+        r = start_api(u, err);
+    return r < 0 ? r : start_roles(u, node, &certs, err);
+}
+
 static int run(struct up *u)
 {
     const char *node = u->c.node_name ? u->c.node_name : default_node(u->a);
-    struct certs certs;
     struct bh_err err = {0};
     int lock = -1, r = bh_fs_mkdir_p(u->c.data_dir, 0700, &err);
 
     if (r >= 0)
         r = cluster_lock(u->c.data_dir, &lock, &err);
-    if (r == -BH_E_BUSY) {
-        fprintf(stderr, "bulkhead: a cluster runs already with data directory %s\n", u->c.data_dir);
-        return 1;
-    }
-    bh_signals_block();
-    if (r >= 0) {
-        u->loop = bh_loop_new_real(&err);
-        r = u->loop ? 0 : -BH_E_IO;
-    }
-    if (r >= 0) {
-        u->start_ns = bh_loop_mono_ns(u->loop);
-        u->signals = bh_signals_new(u->loop, on_signal, u, &err);
-        r = u->signals ? 0 : -BH_E_IO;
-    }
+    if (r == -BH_E_BUSY)
+        return says_running(u);
     if (r >= 0)
-        r = make_certs(u, node, &certs, &err);
-    if (r >= 0)
-        r = start_api(u, &err);
-    if (r >= 0)
-        r = start_roles(u, node, &certs, &err);
+        r = start_all(u, node, &err);
     if (r >= 0) {
         bh_log(BH_INFO, "serving", BH_I64("port", u->c.port), BH_CSTR("data_dir", u->c.data_dir));
         bh_loop_run(u->loop);
     } else {
-        bh_log(BH_ERROR, "cannot start", BH_CSTR("error", err.msg));
-        fprintf(stderr, "bulkhead: cannot start: %s\n", err.msg);
+        fprintf(stderr, "bulkhead up: %s\n", err.msg);
+        tell_starter(u, bh_str_fmt(u->a, "%s\n", err.msg).p);
     }
     stop_all(u);
-    if (lock >= 0)
-        (void)close(lock);
+    bh_close_p(&u->root_lock);
+    bh_close_p(&lock);
     return r < 0;
 }
 
@@ -464,9 +532,30 @@ static void say_ready(const struct up *u)
            u->c.data_dir, u->c.data_dir);
 }
 
-static int tail_of_log(const char *log)
+/* Waits for the daemon's line: "ready", what went wrong, or nothing because it died. */
+static int await_ready(const struct up *u, int fd, const char *log)
 {
-    fprintf(stderr, "bulkhead: the cluster did not become ready; see %s\n", log);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    char line[BH_ERR_MSG_MAX + 2] = "";
+    ssize_t n;
+    int r;
+
+    do
+        r = poll(&p, 1, READY_TIMEOUT_S * 1000);
+    while (r < 0 && errno == EINTR);
+    n = r > 0 ? read(fd, line, sizeof(line) - 1) : 0;
+    if (n > 0 && strcmp(line, "ready\n") == 0) {
+        say_ready(u);
+        return 0;
+    }
+    if (n > 0)
+        fprintf(stderr, "bulkhead up: %s", line);
+    else if (r == 0)
+        fprintf(stderr, "bulkhead up: the cluster is not ready after %d s, it goes on trying\n",
+                READY_TIMEOUT_S);
+    else
+        fprintf(stderr, "bulkhead up: the cluster ended before it was ready\n");
+    fprintf(stderr, "bulkhead up: see %s\n", log);
     return 1;
 }
 
@@ -474,18 +563,16 @@ static int tail_of_log(const char *log)
 static int background(struct up *u, char **argv)
 {
     const char *log = cluster_path(u->a, u->c.data_dir, "bulkhead.log");
-    char fd_text[16], word[8] = "";
+    char fd_text[16];
     posix_spawn_file_actions_t fa;
     posix_spawnattr_t at;
     char *args[40];
     struct bh_err err = {0};
     size_t n = 0;
-    int pipe_fd[2], pid = cluster_running(u->c.data_dir), eno;
+    int pipe_fd[2], pid, eno;
 
-    if (pid) {
-        printf("The cluster runs already (pid %d, data directory %s).\n", pid, u->c.data_dir);
-        return 0;
-    }
+    if (cluster_running(u->c.data_dir))
+        return says_running(u);
     if (bh_fs_mkdir_p(u->c.data_dir, 0700, &err) < 0) {
         fprintf(stderr, "bulkhead: %s\n", err.msg);
         return 1;
@@ -517,13 +604,7 @@ static int background(struct up *u, char **argv)
         fprintf(stderr, "bulkhead: cannot start: %s\n", strerrordesc_np(eno));
         return 1;
     }
-    (void)alarm(READY_TIMEOUT_S); /* SIGALRM ends this process, not the cluster */
-    if (read(pipe_fd[0], word, sizeof(word)) < 6) {
-        (void)waitpid(pid, NULL, WNOHANG);
-        return tail_of_log(log);
-    }
-    say_ready(u);
-    return 0;
+    return await_ready(u, pipe_fd[0], log);
 }
 
 int bh_up_main(int argc, char **argv)
@@ -544,8 +625,10 @@ int bh_up_main(int argc, char **argv)
                    .c = {.kubelet_root = CLUSTER_KUBELET_ROOT,
                          .port = CLUSTER_PORT,
                          .kubelet_port = CLUSTER_KUBELET_PORT,
-                         .devices = 8},
-                   .ready_fd = -1};
+                         .devices = -1},
+                   .ready_fd = -1,
+                   .root_lock = -1,
+                   .driver_word_fd = -1};
     const char *data = NULL;
     bool daemon = false;
     int64_t n;
@@ -578,7 +661,7 @@ int bh_up_main(int argc, char **argv)
             u.c.devices = (int)n;
             break;
         case PROFILE:
-            u.c.profile = optarg;
+            u.c.profile = cluster_data_dir(a, optarg); /* absolute: the daemon has no directory */
             break;
         case NODE:
             u.c.node_name = optarg;
@@ -608,6 +691,8 @@ int bh_up_main(int argc, char **argv)
         fprintf(stderr, "bulkhead up: containers need root\n");
         return 1;
     }
+    if (u.c.devices < 0) /* as many as the profile has */
+        u.c.devices = u.c.profile ? 0 : DEVICES_DEFAULT;
     u.c.data_dir = cluster_data_dir(a, data);
     if (daemon)
         return background(&u, argv);
