@@ -126,7 +126,9 @@ const struct bh_rules *bh_rules_find(const struct bh_kind *k)
     const struct bh_kind *hub = bh_kind_hub(k);
     const struct bh_rules *r = find_in(bh_rules_resource, bh_rules_resource_n, hub);
 
-    return r ? r : find_in(bh_rules_core, bh_rules_core_n, hub);
+    if (!r)
+        r = find_in(bh_rules_core, bh_rules_core_n, hub);
+    return r ? r : find_in(bh_rules_cluster, bh_rules_cluster_n, hub);
 }
 
 static void default_in(const struct bh_default_rule *t, size_t n, const struct bh_rules_env *env,
