@@ -4,6 +4,7 @@
 #include "api/gen/core_v1.h"
 #include "api/gen/meta_v1.h"
 #include "api/gen/resource_v1.h"
+#include "api/gen/scheduling_v1.h"
 #include "apiserver/server_int.h"
 #include "apiserver/write.h"
 
@@ -209,5 +210,9 @@ int bh_admit_delete(struct bh_rq *rq, const struct bh_obj *obj)
 {
     if (obj->kind == &bh_core_v1_namespace_kind && immortal(obj->name))
         return bh_fail_forbidden(rq, rq->kind, obj->name, "this namespace may not be deleted");
+    if (obj->kind == &bh_scheduling_v1_priority_class_kind &&
+        bh_str_starts(obj->name, BH_S("system-")))
+        return bh_fail_forbidden(rq, rq->kind, obj->name,
+                                 "this is a system priority class and cannot be deleted");
     return 0;
 }
