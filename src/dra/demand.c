@@ -522,8 +522,9 @@ static uint64_t may_fit_word(const struct dra_demand *d, size_t w)
 {
     uint64_t bits = d->bits[w];
 
-    /* A node without free devices of its own has nothing to give, unless there are some for all. */
-    if (d->needs_device && d->m->open_n == 0)
+    /* A node without free devices of its own has nothing to give, unless there are some for all.
+     * Mode All looks at pools that give nothing, too. */
+    if (d->needs_device && !d->has_all && d->m->open_n == 0)
         bits &= d->m->has_free[w];
     return bits;
 }
