@@ -319,14 +319,14 @@ static struct bh_cel_env *env;
 
 struct bh_cel_env *bh_cel_device_env_new(void)
 {
-    struct bh_cel_env *e = bh_cel_env_new(BH_CEL_ENV_BIND);
+    struct bh_cel_env *e = bh_cel_env_new(BH_CEL_ENV_BIND | BH_CEL_ENV_INCLUDES);
     struct bh_arena *a = bh_cel_env_arena(e);
     const struct bh_cel_type *name, *id, *attr, *inner;
     struct bh_cel_field *f;
 
     name = bh_cel_type_sized(a, &cel_t_string, DRIVER_SIZE);
     id = bh_cel_type_sized(a, &cel_t_string, ID_SIZE);
-    attr = bh_cel_type_sized(a, &cel_t_any, VALUE_SIZE);
+    attr = bh_cel_type_sized(a, &cel_t_dyn, VALUE_SIZE); /* any kind of value, or a list */
     f = bh_new_n(a, struct bh_cel_field, 4);
     f[0] = (struct bh_cel_field){BH_S("driver"), name};
     inner = bh_cel_type_map(a, id, attr, MAP_SIZE);
@@ -371,7 +371,7 @@ int bh_cel_selector_new(struct bh_str expr, struct bh_arena *a, struct bh_cel_se
         return bh_err_set(err, BH_E_INVALID, "%.*s", BH_SF(text));
     }
     t = bh_cel_program_type(p);
-    if (t->kind != TK_BOOL && t->kind != TK_ANY) {
+    if (t->kind != TK_BOOL && t->kind != TK_ANY && t->kind != TK_DYN) {
         text = bh_str_fmt(a, "must evaluate to bool or the unknown type, not %.*s",
                           BH_SF(bh_cel_type_text(a, t)));
         (void)bh_cel_program_free(p);
