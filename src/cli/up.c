@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "api/gen/meta_v1.h"
@@ -41,11 +42,14 @@ extern char **environ;
 #define DRIVER_NAME           "gpu.bulkhead.dev"
 #define DRIVER_BACKOFF_MIN_MS 200
 #define DRIVER_BACKOFF_MAX_MS 10000
-#define DRIVER_STEADY_NS      ((int64_t)60 * 1000000000) /* a driver that lived so long starts afresh \
-                                                          */
+#define DRIVER_STEADY_NS                                                                           \
+    ((int64_t)60 * 1000000000) /* a driver that lived so long starts afresh                        \
+                                */
 #define DRIVER_STOP_MS  3000
 #define CERT_DAYS       365
 #define DEVICES_DEFAULT 8
+#define FREE_BYTES_MIN  (16u << 20)
+#define LOG_TAIL_BYTES  1500
 #define READY_TIMEOUT_S 60
 
 static const char usage[] =
@@ -56,7 +60,8 @@ static const char usage[] =
     "BULKHEAD_DATA_DIR)\n"
     "  --port N            HTTPS port of the API; further ports are N+1, N+2 (default 6443, then "
     "upstream's)\n"
-    "  --kubelet-root DIR  pods and plugin sockets (default /var/lib/kubelet)\n"
+    "  --kubelet-root DIR  pods and plugin sockets (default /var/lib/kubelet; with another data\n"
+    "                      directory DIR/kubelet there)\n"
     "  --devices N         simulated GPUs (default 8, or what the profile has; 0: no driver)\n"
     "  --profile FILE      what they are (default: an 8-GPU H200 machine)\n"
     "  --node-name NAME    default: the host's name\n"
@@ -493,6 +498,21 @@ static int start_all(struct up *u, const char *node, struct bh_err *err)
     return r < 0 ? r : start_roles(u, node, &certs, err);
 }
 
+/* A store that cannot grow fails every write: better not to begin. */
+static int check_space(const char *dir, struct bh_err *err)
+{
+    struct statvfs st;
+    uint64_t have;
+
+    if (statvfs(dir, &st) < 0)
+        return bh_err_sys(err, errno, "statfs '%s'", dir);
+    have = (uint64_t)st.f_bavail * st.f_frsize;
+    if (have >= FREE_BYTES_MIN)
+        return 0;
+    return bh_err_set(err, BH_E_IO, "the disk of %s is full: %llu KiB are free, %u are needed", dir,
+                      (unsigned long long)(have >> 10), FREE_BYTES_MIN >> 10);
+}
+
 static int run(struct up *u)
 {
     const char *node = u->c.node_name ? u->c.node_name : default_node(u->a);
@@ -503,6 +523,8 @@ static int run(struct up *u)
         r = cluster_lock(u->c.data_dir, &lock, &err);
     if (r == -BH_E_BUSY)
         return says_running(u);
+    if (r >= 0)
+        r = check_space(u->c.data_dir, &err);
     if (r >= 0)
         r = start_all(u, node, &err);
     if (r >= 0) {
@@ -532,6 +554,21 @@ static void say_ready(const struct up *u)
            u->c.data_dir, u->c.data_dir);
 }
 
+/* The last lines of the log: they often say what is missing. */
+static void show_log(const char *log)
+{
+    char buf[LOG_TAIL_BYTES + 1];
+    BH_AUTO_FD fd = open(log, O_RDONLY | O_CLOEXEC);
+    off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    off_t from = size > LOG_TAIL_BYTES ? size - LOG_TAIL_BYTES : 0;
+    ssize_t n = fd < 0 ? 0 : pread(fd, buf, LOG_TAIL_BYTES, from);
+    struct bh_str tail = {buf, n > 0 ? (size_t)n : 0};
+
+    if (from) /* not in the middle of a line */
+        (void)bh_str_cut(&tail, '\n');
+    fprintf(stderr, "%.*sbulkhead up: see %s\n", BH_SF(tail), log);
+}
+
 /* Waits for the daemon's line: "ready", what went wrong, or nothing because it died. */
 static int await_ready(const struct up *u, int fd, const char *log)
 {
@@ -548,14 +585,16 @@ static int await_ready(const struct up *u, int fd, const char *log)
         say_ready(u);
         return 0;
     }
-    if (n > 0)
+    if (n > 0) {
         fprintf(stderr, "bulkhead up: %s", line);
-    else if (r == 0)
+        return 1;
+    }
+    if (r == 0)
         fprintf(stderr, "bulkhead up: the cluster is not ready after %d s, it goes on trying\n",
                 READY_TIMEOUT_S);
     else
         fprintf(stderr, "bulkhead up: the cluster ended before it was ready\n");
-    fprintf(stderr, "bulkhead up: see %s\n", log);
+    show_log(log);
     return 1;
 }
 
@@ -574,7 +613,7 @@ static int background(struct up *u, char **argv)
     if (cluster_running(u->c.data_dir))
         return says_running(u);
     if (bh_fs_mkdir_p(u->c.data_dir, 0700, &err) < 0) {
-        fprintf(stderr, "bulkhead: %s\n", err.msg);
+        fprintf(stderr, "bulkhead up: %s\n", err.msg);
         return 1;
     }
     if (pipe2(pipe_fd, 0) < 0 || fcntl(pipe_fd[0], F_SETFD, FD_CLOEXEC) < 0) {
@@ -622,10 +661,7 @@ int bh_up_main(int argc, char **argv)
                                           {NULL, 0, NULL, 0}};
     BH_AUTO_ARENA a = bh_arena_new(0);
     struct up u = {.a = a,
-                   .c = {.kubelet_root = CLUSTER_KUBELET_ROOT,
-                         .port = CLUSTER_PORT,
-                         .kubelet_port = CLUSTER_KUBELET_PORT,
-                         .devices = -1},
+                   .c = {.port = CLUSTER_PORT, .kubelet_port = CLUSTER_KUBELET_PORT, .devices = -1},
                    .ready_fd = -1,
                    .root_lock = -1,
                    .driver_word_fd = -1};
@@ -691,9 +727,17 @@ int bh_up_main(int argc, char **argv)
         fprintf(stderr, "bulkhead up: containers need root\n");
         return 1;
     }
+    if (u.c.profile && access(u.c.profile, R_OK) < 0) {
+        fprintf(stderr, "bulkhead up: --profile %s: %s\n", u.c.profile, strerrordesc_np(errno));
+        return 2;
+    }
     if (u.c.devices < 0) /* as many as the profile has */
         u.c.devices = u.c.profile ? 0 : DEVICES_DEFAULT;
     u.c.data_dir = cluster_data_dir(a, data);
+    if (!u.c.kubelet_root)
+        u.c.kubelet_root = strcmp(u.c.data_dir, CLUSTER_DATA_DIR) == 0
+                               ? CLUSTER_KUBELET_ROOT
+                               : cluster_path(a, u.c.data_dir, "kubelet");
     if (daemon)
         return background(&u, argv);
     bh_log_init(BH_INFO, "bulkhead");
