@@ -32,22 +32,34 @@ static struct bh_str names(struct bh_rq *rq, const struct bh_core_v1_pod *p)
     return bh_str_dup(rq->a, bh_buf_str(&b));
 }
 
-/* The options that the agent understands are passed on as they were sent. */
+/* A query is read as upstream reads it: there, and neither "false" nor "0", whatever the case. */
+static bool is_true(struct bh_str v)
+{
+    return !bh_str_eqc(v, "0") && !bh_str_eq_nocase(v, BH_S("false"));
+}
+
+/* The options that the agent understands; true and false in one spelling, the rest as sent. */
 static struct bh_str log_query(struct bh_rq *rq)
 {
-    static const char *const passed[] = {
-        "follow",     "previous",   "sinceSeconds",
-        "sinceTime",  "timestamps", "tailLines",
-        "limitBytes", "stream",     "insecureSkipTLSVerifyBackend"};
+    static const struct {
+        const char *name;
+        bool boolean;
+    } passed[] = {
+        {"follow", true},      {"previous", true},   {"sinceSeconds", false},
+        {"sinceTime", false},  {"timestamps", true}, {"tailLines", false},
+        {"limitBytes", false}, {"stream", false},    {"insecureSkipTLSVerifyBackend", true}};
     BH_AUTO_BUF b = {0};
 
     for (size_t i = 0; i < BH_COUNT(passed); i++) {
-        const struct bh_str *v = bh_rq_query(rq, passed[i]);
+        const struct bh_str *v = bh_rq_query(rq, passed[i].name);
 
         if (!v)
             continue;
-        bh_buf_addf(&b, "%s%s=", b.n > 0 ? "&" : "", passed[i]);
-        bh_url_escape_query(&b, *v);
+        bh_buf_addf(&b, "%s%s=", b.n > 0 ? "&" : "", passed[i].name);
+        if (passed[i].boolean)
+            bh_buf_addz(&b, is_true(*v) ? "true" : "false");
+        else
+            bh_url_escape_query(&b, *v);
     }
     return bh_str_dup(rq->a, bh_buf_str(&b));
 }

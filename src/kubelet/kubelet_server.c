@@ -219,7 +219,8 @@ static bool query_bool(struct bh_http_exchange *x, const char *key)
 {
     struct bh_str v = bh_http_query_get(x->arena, x->query, bh_s(key));
 
-    return bh_str_eqc(v, "true") || bh_str_eqc(v, "1");
+    /* Some clients write "True". */
+    return bh_str_eq_nocase(v, BH_S("true")) || bh_str_eqc(v, "1");
 }
 
 static int parse_log_options(struct kubelet_server *s, struct bh_http_exchange *x,
