@@ -168,6 +168,18 @@ struct pod_heap {
     bool (*before)(const struct spod *a, const struct spod *b);
 };
 
+/* A kind that a server may not serve: asked for once, then followed or left alone. */
+#define SCHED_OPTIONAL 11
+struct sched_optional {
+    struct bh_scheduler *s;
+    const struct bh_kind *kind;
+    const struct bh_informer_ops *ops;
+    struct bh_informer **informer; /* stays NULL when it is not served */
+    uint64_t call;
+    struct bh_timer again;
+    bool known;
+};
+
 /* A claim write of ours: rv of the answer. An event of that version or later settles it. */
 struct written {
     uint64_t rv;
@@ -182,8 +194,7 @@ struct bh_scheduler {
     struct bh_informer *inf_pods, *inf_nodes, *inf_claims, *inf_slices, *inf_classes, *inf_rules,
         *inf_pvcs, *inf_pvs, *inf_storage, *inf_csinodes, *inf_namespaces, *inf_pdbs, *inf_services,
         *inf_rcs, *inf_rss, *inf_stss;
-    uint64_t rule_probe; /* the call that asks whether rules are served */
-    bool rules_known;
+    struct sched_optional optional[SCHED_OPTIONAL];
     bool ready; /* everything is synced */
 
     struct bh_map pods; /* uid -> struct spod */
@@ -200,7 +211,7 @@ struct bh_scheduler {
     struct pod_heap active, backoff, error_backoff;
     struct bh_link waiting, gated;
     uint64_t seq;
-    struct bh_timer turn, backoff_timer, flush_timer, probe_timer;
+    struct bh_timer turn, backoff_timer, flush_timer;
     struct bh_link binds, bind_waits;
     size_t binds_n;
     uint64_t attempts, scheduled; /* figures */

@@ -13,9 +13,10 @@
 #include "scheduler/sched_int.h"
 
 /* One turn: others on this loop (the API server, perhaps) wait so long at most. */
-#define TURN_NS   2000000
-#define TURN_PODS 256 /* a virtual loop's clock stands still within a turn */
-#define BINDS_MAX 4096
+#define TURN_NS        2000000
+#define TURN_PODS      256 /* a virtual loop's clock stands still within a turn */
+#define BINDS_MAX      4096
+#define PROBE_AGAIN_MS 200
 
 /* ---- turns ---- */
 
@@ -45,15 +46,17 @@ void sched_turn_soon(struct bh_scheduler *s)
 
 static void check_ready(struct bh_scheduler *s)
 {
-    const struct bh_informer *const all[] = {
-        s->inf_pods, s->inf_nodes,    s->inf_claims,  s->inf_slices,   s->inf_classes,
-        s->inf_pvcs, s->inf_pvs,      s->inf_storage, s->inf_csinodes, s->inf_namespaces,
-        s->inf_pdbs, s->inf_services, s->inf_rcs,     s->inf_rss,      s->inf_stss};
+    const struct bh_informer *const all[] = {s->inf_pods, s->inf_nodes, s->inf_claims,
+                                             s->inf_slices, s->inf_classes};
 
-    if (s->ready || !s->rules_known || (s->inf_rules && !bh_informer_synced(s->inf_rules)))
+    if (s->ready)
         return;
     for (size_t i = 0; i < BH_COUNT(all); i++)
-        if (!all[i] || !bh_informer_synced(all[i]))
+        if (!bh_informer_synced(all[i]))
+            return;
+    for (size_t i = 0; i < SCHED_OPTIONAL; i++)
+        if (!s->optional[i].known ||
+            (*s->optional[i].informer && !bh_informer_synced(*s->optional[i].informer)))
             return;
     s->ready = true;
     bh_log(BH_DEBUG, "scheduler ready", BH_I64("nodes", s->nodes.n), BH_I64("pods", s->pods.n));
@@ -417,34 +420,69 @@ static struct bh_informer *follow(struct bh_scheduler *s, const struct bh_kind *
     return bh_informer_new(s->client, k, none, none, none, ops, s);
 }
 
-static void probe_rules(void *arg);
+/* Kinds that a server may not serve (beta versions, or a small server): such are simply not there.
+ */
+static void probe(void *arg);
 
-/* A server without the beta version has no rules; that is no reason to wait for them. */
-static void rules_probed(void *arg, const struct bh_client_res *res)
+static void probed(void *arg, const struct bh_client_res *res)
 {
-    struct bh_scheduler *s = arg;
+    struct sched_optional *o = arg;
 
-    s->rule_probe = 0;
+    o->call = 0;
     if (res->status == 0 || res->status >= 500 || res->status == 429) {
-        bh_timer_start(&s->probe_timer, 200);
+        bh_timer_start(&o->again, PROBE_AGAIN_MS);
         return;
     }
-    s->rules_known = true;
+    o->known = true;
     if (res->status >= 200 && res->status < 300)
-        s->inf_rules = follow(s, &bh_resource_v1beta2_device_taint_rule_kind, &rule_ops);
+        *o->informer = follow(o->s, o->kind, o->ops);
     else
-        bh_log(BH_DEBUG, "device taint rules are not served");
-    check_ready(s);
+        bh_log(BH_DEBUG, "kind is not served", BH_STR("kind", o->kind->kind));
+    check_ready(o->s);
 }
 
-static void probe_rules(void *arg)
+static void probe(void *arg)
 {
-    struct bh_scheduler *s = arg;
-    struct bh_client_req req = {.verb = BH_VERB_LIST,
-                                .kind = &bh_resource_v1beta2_device_taint_rule_kind,
-                                .query = BH_S("limit=1")};
+    struct sched_optional *o = arg;
+    struct bh_client_req req = {.verb = BH_VERB_LIST, .kind = o->kind, .query = BH_S("limit=1")};
 
-    s->rule_probe = bh_client_call(s->client, &req, rules_probed, s);
+    o->call = bh_client_call(o->s->client, &req, probed, o);
+}
+
+static void probe_all(struct bh_scheduler *s)
+{
+    const struct sched_optional all[SCHED_OPTIONAL] = {
+        {.kind = &bh_resource_v1beta2_device_taint_rule_kind,
+         .ops = &rule_ops,
+         .informer = &s->inf_rules},
+        {.kind = &bh_core_v1_namespace_kind, .ops = &namespace_ops, .informer = &s->inf_namespaces},
+        {.kind = &bh_core_v1_persistent_volume_claim_kind,
+         .ops = &volume_ops,
+         .informer = &s->inf_pvcs},
+        {.kind = &bh_core_v1_persistent_volume_kind, .ops = &volume_ops, .informer = &s->inf_pvs},
+        {.kind = &bh_storage_v1_storage_class_kind,
+         .ops = &volume_ops,
+         .informer = &s->inf_storage},
+        {.kind = &bh_storage_v1_csi_node_kind, .ops = &volume_ops, .informer = &s->inf_csinodes},
+        {.kind = &bh_policy_v1_pod_disruption_budget_kind,
+         .ops = &quiet_ops,
+         .informer = &s->inf_pdbs},
+        {.kind = &bh_core_v1_service_kind, .ops = &quiet_ops, .informer = &s->inf_services},
+        {.kind = &bh_core_v1_replication_controller_kind,
+         .ops = &quiet_ops,
+         .informer = &s->inf_rcs},
+        {.kind = &bh_apps_v1_replica_set_kind, .ops = &quiet_ops, .informer = &s->inf_rss},
+        {.kind = &bh_apps_v1_stateful_set_kind, .ops = &quiet_ops, .informer = &s->inf_stss},
+    };
+
+    for (size_t i = 0; i < SCHED_OPTIONAL; i++) {
+        struct sched_optional *o = &s->optional[i];
+
+        *o = all[i];
+        o->s = s;
+        bh_timer_init(&o->again, s->loop, probe, o);
+        probe(o);
+    }
 }
 
 struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_scheduler_opts *opts,
@@ -468,34 +506,27 @@ struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_sched
     bh_list_init(&s->binds);
     bh_list_init(&s->bind_waits);
     bh_timer_init(&s->turn, s->loop, on_turn, s);
-    bh_timer_init(&s->probe_timer, s->loop, probe_rules, s);
     sched_queue_init(s);
     s->inf_classes = follow(s, &bh_resource_v1_device_class_kind, &class_ops);
     s->inf_slices = follow(s, &bh_resource_v1_resource_slice_kind, &slice_ops);
     s->inf_nodes = follow(s, &bh_core_v1_node_kind, &node_ops);
     s->inf_claims = follow(s, &bh_resource_v1_resource_claim_kind, &claim_ops);
-    s->inf_namespaces = follow(s, &bh_core_v1_namespace_kind, &namespace_ops);
-    s->inf_pvcs = follow(s, &bh_core_v1_persistent_volume_claim_kind, &volume_ops);
-    s->inf_pvs = follow(s, &bh_core_v1_persistent_volume_kind, &volume_ops);
-    s->inf_storage = follow(s, &bh_storage_v1_storage_class_kind, &volume_ops);
-    s->inf_csinodes = follow(s, &bh_storage_v1_csi_node_kind, &volume_ops);
-    s->inf_pdbs = follow(s, &bh_policy_v1_pod_disruption_budget_kind, &quiet_ops);
-    s->inf_services = follow(s, &bh_core_v1_service_kind, &quiet_ops);
-    s->inf_rcs = follow(s, &bh_core_v1_replication_controller_kind, &quiet_ops);
-    s->inf_rss = follow(s, &bh_apps_v1_replica_set_kind, &quiet_ops);
-    s->inf_stss = follow(s, &bh_apps_v1_stateful_set_kind, &quiet_ops);
     s->inf_pods = follow(s, &bh_core_v1_pod_kind, &pod_ops);
-    probe_rules(s);
+    probe_all(s);
     return s;
 }
 
 static void unfollow(struct bh_scheduler *s)
 {
-    struct bh_informer *all[] = {s->inf_pods,     s->inf_nodes,    s->inf_claims,     s->inf_slices,
-                                 s->inf_classes,  s->inf_rules,    s->inf_pvcs,       s->inf_pvs,
-                                 s->inf_storage,  s->inf_csinodes, s->inf_namespaces, s->inf_pdbs,
-                                 s->inf_services, s->inf_rcs,      s->inf_rss,        s->inf_stss};
+    struct bh_informer *all[] = {s->inf_pods, s->inf_nodes, s->inf_claims, s->inf_slices,
+                                 s->inf_classes};
 
+    for (size_t i = 0; i < SCHED_OPTIONAL; i++) {
+        bh_timer_stop(&s->optional[i].again);
+        if (s->optional[i].call)
+            bh_client_cancel(s->client, s->optional[i].call);
+        (void)bh_informer_free(*s->optional[i].informer);
+    }
     for (size_t i = 0; i < BH_COUNT(all); i++)
         (void)bh_informer_free(all[i]);
 }
@@ -508,9 +539,6 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
     if (!s)
         return NULL;
     bh_timer_stop(&s->turn);
-    bh_timer_stop(&s->probe_timer);
-    if (s->rule_probe)
-        bh_client_cancel(s->client, s->rule_probe);
     sched_bind_abandon(s);
     unfollow(s);
     while (bh_map_next(&s->pods, &it, NULL, &v)) {

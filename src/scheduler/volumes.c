@@ -53,7 +53,7 @@ static bool look_up(struct cycle *c, const struct bh_core_v1_volume *vol, struct
         ephemeral ? bh_str_fmt(c->a, "%.*s-%.*s", BH_SF(c->pod->obj->name), BH_SF(vol->name))
                   : vol->volume_source.persistent_volume_claim->claim_name;
 
-    ret->pvc = bh_informer_get(c->s->inf_pvcs, c->pod->obj->ns, name);
+    ret->pvc = c->s->inf_pvcs ? bh_informer_get(c->s->inf_pvcs, c->pod->obj->ns, name) : NULL;
     if (!ret->pvc)
         return refuse(
             c, ephemeral
@@ -78,7 +78,9 @@ static bool look_up(struct cycle *c, const struct bh_core_v1_volume *vol, struct
             return true;
         return refuse(c, BH_S("pod has unbound immediate PersistentVolumeClaims"));
     }
-    ret->pv = bh_informer_get(c->s->inf_pvs, (struct bh_str){NULL, 0}, pvc->spec.volume_name);
+    ret->pv = c->s->inf_pvs
+                  ? bh_informer_get(c->s->inf_pvs, (struct bh_str){NULL, 0}, pvc->spec.volume_name)
+                  : NULL;
     if (!ret->pv)
         return refuse(c, bh_str_fmt(c->a, "persistentvolume \"%.*s\" not found",
                                     BH_SF(pvc->spec.volume_name)));
@@ -179,7 +181,9 @@ static const struct bh_storage_v1_csi_node_driver *
 csi_driver(struct cycle *c, const struct snode *n, struct bh_str driver)
 {
     const struct bh_storage_v1_csi_node *cn;
-    struct bh_obj *o = bh_informer_get(c->s->inf_csinodes, (struct bh_str){NULL, 0}, n->name);
+    struct bh_obj *o = c->s->inf_csinodes
+                           ? bh_informer_get(c->s->inf_csinodes, (struct bh_str){NULL, 0}, n->name)
+                           : NULL;
 
     if (!o)
         return NULL;
