@@ -78,9 +78,11 @@ void cel_issue_report(struct cel_compiler *c, struct bh_cel_issue *ret)
                     line++;
                     start = k + 1;
                 }
-            col = (uint32_t)cel_runes(c->src.p + start, x->pos - start) + 1;
+            /* In a source without any text there is neither a column nor a line to show. */
+            col = c->src.n ? (uint32_t)cel_runes(c->src.p + start, x->pos - start) + 1 : 0;
             bh_buf_addf(&b, "ERROR: <input>:%u:%u: %.*s", line, col, BH_SF(x->text));
-            caret(&b, c->src, start, x->pos);
+            if (c->src.n)
+                caret(&b, c->src, start, x->pos);
         }
         if (i == 0) {
             ret->line = line;

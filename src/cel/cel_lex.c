@@ -42,13 +42,14 @@ bool cel_reserved_name(struct bh_str s)
     return false;
 }
 
+/* Told, and passed over: parsing goes on behind it, as upstream does. */
 static struct cel_token lex_error(struct cel_compiler *c, uint32_t start, uint32_t end)
 {
     if (end > c->src.n)
         end = (uint32_t)c->src.n;
     cel_issue_add(c, start, "Syntax error: token recognition error at: '%.*s'",
                   BH_SF(bh_str_sub(c->src, start, end)));
-    return (struct cel_token){T_ERROR, start, end};
+    return (struct cel_token){T_SKIPPED, start, end};
 }
 
 /* Length of the escape sequence at i (which holds the backslash); 0 with *ret_bad past the first
@@ -220,10 +221,13 @@ static struct cel_token symbol(struct cel_compiler *c, uint32_t i)
         return (struct cel_token){T_ERROR, i, i + 1};
     }
     n = cel_rune(c->src.p + i, c->src.n - i, &r);
+    /* Half of an operator takes the character along that would have been its other half. */
+    if (strchr("=&|", at(c, i)) && i + n < c->src.n)
+        n += cel_rune(c->src.p + i + n, c->src.n - i - n, &r);
     return lex_error(c, i, i + (uint32_t)n);
 }
 
-struct cel_token cel_lex(struct cel_compiler *c, uint32_t *pos)
+static struct cel_token one_token(struct cel_compiler *c, uint32_t *pos)
 {
     uint32_t i = *pos;
     struct cel_token t;
@@ -254,6 +258,16 @@ struct cel_token cel_lex(struct cel_compiler *c, uint32_t *pos)
         t = symbol(c, i);
     }
     *pos = t.end;
+    return t;
+}
+
+struct cel_token cel_lex(struct cel_compiler *c, uint32_t *pos)
+{
+    struct cel_token t;
+
+    do
+        t = one_token(c, pos);
+    while (t.kind == T_SKIPPED);
     return t;
 }
 

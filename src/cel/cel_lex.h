@@ -6,7 +6,8 @@
 
 enum cel_tok {
     T_EOF,
-    T_ERROR, /* a token recognition error; an issue was added */
+    T_ERROR,   /* nothing that could be parsed; an issue was added */
+    T_SKIPPED, /* a token recognition error, within the lexer only */
     T_IDENT,
     T_INT,
     T_UINT,
