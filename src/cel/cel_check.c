@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cel/cel_wkt.h"
 
 #define TYPE_STEPS_MAX 20000000u
 
@@ -470,6 +471,8 @@ static const struct bh_cel_type *struct_type(struct cel_compiler *c, struct cel_
             return t;
         }
     }
+    if (cel_wkt_type(e->name))
+        return cel_wkt_type(e->name);
     known = find_var(c, e->name) >= 0 || cel_type_by_name(e->name);
     cel_issue_add(c, e->pos,
                   known ? "'%.*s' is not a message type"
@@ -504,7 +507,8 @@ static void check_struct(struct cel_compiler *c, struct cel_ast *e)
                           "expected type of field '%.*s' is '%s' but provided type is '%s'",
                           BH_SF(e->fields[i]), msg(c, want), msg(c, got));
     }
-    e->type = t ? t : &cel_t_error;
+    /* What a well-known message stands for may be null, too. */
+    e->type = !t ? &cel_t_error : cel_wkt_type(e->name) ? &cel_t_dyn : t;
 }
 
 /* ---- calls

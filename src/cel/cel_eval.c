@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "cel/cel_wkt.h"
 #include "cel/re2_shim.h"
 
 #define REGEX_WORK        (CEL_WORK_MAX / 1000)
@@ -743,6 +744,8 @@ CEL_STEP(cel_ev_struct)
     if (cel_charge(run, 40))
         return cel_halt(run);
     g->m.type_name = s->obj.name;
+    if (s->op)
+        return cel_wkt_value(run, &g->m);
     return (struct bh_cel_value){.kind = BH_CEL_OBJECT, .map = &g->m};
 }
 

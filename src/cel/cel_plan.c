@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "cel/cel_wkt.h"
 #include "cel/re2_shim.h"
 
 struct planner {
@@ -409,6 +410,7 @@ static const struct cel_step *plan_struct(struct planner *pl, struct cel_ast *e)
         names[i] = bh_str_dup(pl->a, e->fields[i]);
     s->obj.fields = names;
     s->obj.name = bh_str_dup(pl->a, e->name);
+    s->op = cel_wkt_type(e->name) != NULL;
     if (e->opt)
         s->opt = bh_arena_memdup(pl->a, e->opt, e->n * sizeof(bool));
     return s;

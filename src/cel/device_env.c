@@ -278,7 +278,20 @@ static struct bh_cel_attr attr_of(const struct bh_resource_v1_device_attribute_e
         at.kind = BH_CEL_ATTR_VERSION;
         at.s = v->version;
     } else {
-        at.is_list = true; /* or no value at all: neither can be evaluated */
+        at.is_list = true; /* without any element it has no value that is known here */
+        if (v->ints.n) {
+            at.kind = BH_CEL_ATTR_INT;
+            at.ints = v->ints.p;
+            at.n = v->ints.n;
+        } else if (v->bools.n) {
+            at.kind = BH_CEL_ATTR_BOOL;
+            at.bools = v->bools.p;
+            at.n = v->bools.n;
+        } else {
+            at.kind = v->strings.n ? BH_CEL_ATTR_STRING : BH_CEL_ATTR_VERSION;
+            at.strs = v->strings.n ? v->strings.p : v->versions.p;
+            at.n = v->strings.n ? v->strings.n : v->versions.n;
+        }
     }
     return at;
 }
@@ -293,6 +306,7 @@ struct bh_cel_device *bh_cel_device_from_api(struct bh_arena *a, struct bh_str d
                                   .attrs_n = d->attributes.n,
                                   .caps = caps,
                                   .caps_n = d->capacity.n,
+                                  .lists = true,
                                   .allow_multiple = d->has_allow_multiple_allocations &&
                                                     d->allow_multiple_allocations};
 

@@ -63,7 +63,7 @@ struct bh_cel_device_in {
  * not parse, or a list attribute while list attributes are off, is remembered and makes every match
  * fail, as upstream does. Thread: any. */
 struct bh_cel_device *bh_cel_device_new(struct bh_arena *a, const struct bh_cel_device_in *in);
-/* The same of a device in a ResourceSlice; d must outlive the view. */
+/* The same of a device in a ResourceSlice, list attributes included; d must outlive the view. */
 struct bh_resource_v1_device;
 struct bh_cel_device *bh_cel_device_from_api(struct bh_arena *a, struct bh_str driver,
                                              const struct bh_resource_v1_device *d);

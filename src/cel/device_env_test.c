@@ -162,3 +162,43 @@ BH_TEST(device_selectors_are_validated)
     BH_CHECK(forbidden);
     BH_STREQ(text, "too complex, exceeds cost limit");
 }
+
+BH_TEST(device_selectors_see_list_attributes)
+{
+    static const int64_t ints[] = {1, 2, 3};
+    static const struct bh_str versions[] = {BH_S_INIT("1.0.0"), BH_S_INIT("2.0.0")};
+    static const struct bh_cel_attr lists[] = {
+        {.name = BH_S_INIT("ports"),
+         .kind = BH_CEL_ATTR_INT,
+         .is_list = true,
+         .ints = ints,
+         .n = 3},
+        {.name = BH_S_INIT("apis"),
+         .kind = BH_CEL_ATTR_VERSION,
+         .is_list = true,
+         .strs = versions,
+         .n = 2},
+        {.name = BH_S_INIT("model"), .kind = BH_CEL_ATTR_STRING, .s = BH_S_INIT("x")},
+    };
+    struct bh_cel_device_in in = h200;
+    char text[512] = "";
+
+    in.attrs = lists;
+    in.attrs_n = BH_COUNT(lists);
+    in.lists = true;
+    BH_EQ(match_on("device.attributes['gpu.bulkhead.dev'].ports.includes(2)", &in, text,
+                   sizeof(text)),
+          1);
+    BH_EQ(match_on("device.attributes['gpu.bulkhead.dev'].model.includes('x')", &in, text,
+                   sizeof(text)),
+          1);
+    BH_EQ(match_on("device.attributes['gpu.bulkhead.dev'].ports.exists(p, p > 5)", &in, text,
+                   sizeof(text)),
+          0);
+    BH_EQ(match_on("semver('2.0.0') in device.attributes['gpu.bulkhead.dev'].apis", &in, text,
+                   sizeof(text)),
+          1);
+    BH_EQ(match_on("device.attributes['gpu.bulkhead.dev'].ports.size() == 3", &in, text,
+                   sizeof(text)),
+          1);
+}
