@@ -269,22 +269,46 @@ static void key_split(struct bh_str key, struct bh_str *driver, struct bh_str *p
     *driver = bh_str_cut(pool, '/');
 }
 
-void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn,
-                   void *arg)
+/* Tells the users of the devices that a rule selects. A rule that names one device is looked up;
+ * any other is held against each device that somebody uses. */
+static void tell_selected(const struct dt_index *x, const struct bh_obj *rule, dt_claim_fn fn,
+                          void *arg)
 {
-    struct bh_str name = o ? o->name : old->name, driver, pool, device;
-    struct bh_obj *prev =
-        o ? bh_map_put(&x->rules, name, bh_obj_ref(o)) : bh_map_del(&x->rules, name);
+    const struct bh_resource_v1beta2_device_taint_rule *r = bh_obj_struct(rule);
+    const struct bh_resource_v1beta2_device_taint_selector *s = r->spec.device_selector;
+    struct bh_str driver, pool, device;
 
+    if (!s || !fn)
+        return;
+    if (s->has_driver && s->has_pool && s->has_device) {
+        BH_AUTO_ARENA a = bh_arena_new(0);
+        struct device *d = bh_map_get(&x->devices, device_key(a, s->driver, s->pool, s->device));
+
+        if (d)
+            tell_users(d, fn, arg);
+        return;
+    }
     bh_list_for(it, &x->used)
     {
         struct device *d = bh_container(it, struct device, used);
 
         key_split(d->key, &driver, &pool, &device);
-        if (fn && ((prev && dt_rule_selects(prev, driver, pool, device)) ||
-                   (o && dt_rule_selects(o, driver, pool, device))))
+        if (dt_rule_selects(rule, driver, pool, device))
             tell_users(d, fn, arg);
     }
+}
+
+void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn,
+                   void *arg)
+{
+    struct bh_str name = o ? o->name : old->name;
+    struct bh_obj *prev =
+        o ? bh_map_put(&x->rules, name, bh_obj_ref(o)) : bh_map_del(&x->rules, name);
+
+    if (prev)
+        tell_selected(x, prev, fn, arg);
+    if (o)
+        tell_selected(x, o, fn, arg);
     (void)bh_obj_unref(prev);
 }
 
@@ -345,16 +369,7 @@ void dt_index_claim(struct dt_index *x, struct bh_obj *old, struct bh_obj *o)
 
 void dt_each_user(const struct dt_index *x, const struct bh_obj *rule, dt_claim_fn fn, void *arg)
 {
-    struct bh_str driver, pool, device;
-
-    bh_list_for(it, &x->used)
-    {
-        struct device *d = bh_container(it, struct device, used);
-
-        key_split(d->key, &driver, &pool, &device);
-        if (dt_rule_selects(rule, driver, pool, device))
-            tell_users(d, fn, arg);
-    }
+    tell_selected(x, rule, fn, arg);
 }
 
 static bool tolerates(const struct bh_resource_v1_device_toleration *t, struct bh_str key,
