@@ -12,9 +12,10 @@ struct bh_obj;
 struct bh_alloc_object {
     struct bh_obj *obj;
     struct bh_str kind;
-    size_t line;      /* where its document begins, from 1 */
-    size_t line_end;  /* where it ends */
-    struct bh_str at; /* its path inside the document: "", "items[3]" */
+    struct bh_str label; /* "ns/name", "name" */
+    size_t line;         /* where its document begins, from 1 */
+    size_t line_end;     /* where it ends */
+    struct bh_str at;    /* its path inside the document: "", "items[3]" */
 };
 
 struct bh_alloc_file {

@@ -155,9 +155,8 @@ void bh_alloc_complain(struct bh_alloc_file *f, const struct bh_alloc_object *o,
     fprintf(stderr, "%s:%zu: ", f->name, line_of(f, o, path));
     if (o->kind.n)
         fprintf(stderr, "%.*s ", BH_SF(o->kind));
-    if (o->obj)
-        fprintf(stderr, "%.*s%s%.*s: ", BH_SF(o->obj->ns), o->obj->ns.n ? "/" : "",
-                BH_SF(o->obj->name));
+    if (o->label.n)
+        fprintf(stderr, "%.*s: ", BH_SF(o->label));
     if (field.n)
         fprintf(stderr, "%.*s: ", BH_SF(field));
     fprintf(stderr, "%.*s\n", BH_SF(text));
@@ -290,6 +289,10 @@ static void one_object(struct bh_alloc_file *f, struct bh_alloc_object o, struct
                           bh_str_fmt(f->a, "must be %.*s", BH_SF(bh_kind_hub(k)->api_version)));
         return;
     }
+    o.label = bh_jv_get_str(meta, "name");
+    if (bh_jv_get_str(meta, "namespace").n)
+        o.label =
+            bh_str_fmt(f->a, "%.*s/%.*s", BH_SF(bh_jv_get_str(meta, "namespace")), BH_SF(o.label));
     same_name(f, &o, meta);
     if (bh_jv_get_str(meta, "uid").n == 0)
         bh_jv_setc(f->a, meta, "uid",

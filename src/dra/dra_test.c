@@ -167,6 +167,38 @@ BH_TEST(pool_invalid) /* P5, P6, P7 */
     world_done(&w);
 }
 
+#define COUNTERS(v) "sharedCounters: [{name: cs, counters: {m: {value: '" v "'}}}]"
+#define USES(name, v)                                                                              \
+    "{name: " name ", consumesCounters: [{counterSet: cs, counters: {m: {value: '" v "'}}}]}"
+
+BH_TEST(pool_of_counters_elsewhere) /* is seen from every node, and so are its faults */
+{
+    struct world w;
+
+    begin(&w);
+    claim(&w, "c", 2, "");
+    claim_all(&w, "all");
+    slice(&w, "p", "[{name: a}]");
+    slice_full(&w, "s0", "d", "m", 1, 2, "nodeName: n2", COUNTERS("4"));
+    WANT_OUT(&w, "n1", "default/all", BH_DRA_FATAL,
+             "claim all, request r: asks for all devices, but resource pool d/m is currently being "
+             "updated");
+    slice_full(&w, "s1", "d", "m", 1, 2, "nodeName: n2", "devices: [" USES("a", "3") "]");
+    WANT(&w, "n1", "default/all", "d/p/a");
+    WANT_OUT(&w, "n1", "default/c", BH_DRA_NO_SOLUTION, "");
+    slice_full(
+        &w, "s1", "d", "m", 1, 2, "nodeName: n2",
+        "devices: [{name: a, consumesCounters: [{counterSet: cs, counters: {no: {value: '1'}}}]}]");
+    WANT_OUT(&w, "n1", "default/c", BH_DRA_NODE_ERROR, "invalid resource pools were encountered");
+    WANT_OUT(
+        &w, "n1", "default/all", BH_DRA_FATAL,
+        "claim all, request r: asks for all devices, but resource pool d/m is currently invalid");
+    bh_dra_slice_del(w.m, BH_S("s0"));
+    bh_dra_slice_del(w.m, BH_S("s1"));
+    WANT(&w, "n1", "default/all", "d/p/a");
+    world_done(&w);
+}
+
 BH_TEST(pool_order) /* P8, P9, P10 */
 {
     struct world w;
@@ -181,10 +213,6 @@ BH_TEST(pool_order) /* P8, P9, P10 */
     WANT(&w, "n1", "default/c", "a.io/z/c a.io/z/b a.io/z/a x.io/b/a a.io/a/a");
     world_done(&w);
 }
-
-#define COUNTERS(v) "sharedCounters: [{name: cs, counters: {m: {value: '" v "'}}}]"
-#define USES(name, v)                                                                              \
-    "{name: " name ", consumesCounters: [{counterSet: cs, counters: {m: {value: '" v "'}}}]}"
 
 BH_TEST(counters) /* P11, L25, L26, L27 */
 {
@@ -897,6 +925,16 @@ BH_TEST(explanations)
     BH_STREQ(text, "cannot allocate all claims: request \"r\": gpu-3 has taint "
                    "gpu.bulkhead.dev/xid=79:NoExecute; 3 devices in use");
     BH_EQ(why.requests[0].count[BH_DRA_WHY_IN_USE], 3);
+    struct bh_str both[] = {BH_S("n1"), BH_S("n2")};
+
+    slice_full(&w, "q", "d", "q", 1, 1, "nodeName: n2",
+               "devices: [{name: gpu-0, taints: [{key: k, effect: NoSchedule}]}]");
+    bh_dra_explain(w.ask, both, 2, w.a, &why);
+    text = bh_dra_explain_text(&why, BH_S(""), w.a);
+    BH_STREQ(text, "request \"r\": gpu-3 on n1 has taint gpu.bulkhead.dev/xid=79:NoExecute; gpu-0 "
+                   "on n2 has taint "
+                   "k:NoSchedule; 3 devices in use");
+    bh_dra_explain(w.ask, &n1, 1, w.a, &why);
     BH_STREQ(why.requests[0].first[BH_DRA_WHY_IN_USE][0].detail, "claim in-use/a");
     world_done(&w);
 }

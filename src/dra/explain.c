@@ -310,8 +310,9 @@ static bool lacks(const struct bh_dra_why_request *r)
     return r->wanted < 0 || r->count[BH_DRA_WHY_FREE] < (uint64_t)r->wanted;
 }
 
-/* One reason; names at most *left devices. */
-static void say(struct bh_buf *b, const struct bh_dra_why_request *r, size_t phrase, size_t *left)
+/* One reason; names at most *left devices, with their nodes when there are several. */
+static void say(struct bh_buf *b, const struct bh_dra_why_request *r, size_t phrase, bool nodes,
+                size_t *left)
 {
     enum bh_dra_why y = phrases[phrase].why;
     size_t n = r->count[y], named = 0;
@@ -325,7 +326,8 @@ static void say(struct bh_buf *b, const struct bh_dra_why_request *r, size_t phr
     for (size_t i = 0; i < named; i++) {
         const struct bh_dra_why_device *d = &r->first[y][i];
 
-        bh_buf_addf(b, "; %.*s %.*s", BH_SF(d->device),
+        bh_buf_addf(b, "; %.*s%s%.*s %.*s", BH_SF(d->device), nodes ? " on " : "",
+                    BH_SF(nodes ? d->node : BH_S("")),
                     (int)(strlen(one) - (detail && d->detail.n == 0 ? 1 : 0)), one);
         if (detail)
             bh_buf_adds(b, d->detail);
@@ -338,7 +340,7 @@ static void say(struct bh_buf *b, const struct bh_dra_why_request *r, size_t phr
 }
 
 static void say_request(struct bh_buf *b, const struct bh_dra_why_request *r, bool first,
-                        size_t *left)
+                        bool nodes, size_t *left)
 {
     size_t from;
 
@@ -346,7 +348,7 @@ static void say_request(struct bh_buf *b, const struct bh_dra_why_request *r, bo
     from = b->n;
     for (size_t i = 0; i < BH_COUNT(phrases); i++)
         if (r->count[phrases[i].why])
-            say(b, r, i, left);
+            say(b, r, i, nodes, left);
     if (r->count[BH_DRA_WHY_FREE] && r->wanted > 0)
         bh_buf_addf(b, "; %zu of %lld wanted would do", r->count[BH_DRA_WHY_FREE],
                     (long long)r->wanted);
@@ -377,7 +379,7 @@ struct bh_str bh_dra_explain_text(const struct bh_dra_reasons *r, struct bh_str 
     bh_buf_adds(&b, first);
     for (size_t i = 0; i < r->n && b.n < BH_MESSAGE_BYTES_MAX; i++)
         if (lacks(&r->requests[i])) {
-            say_request(&b, &r->requests[i], !any, &left);
+            say_request(&b, &r->requests[i], !any, r->nodes > 1, &left);
             any = true;
         }
     if (any || r->n == 0)
