@@ -118,6 +118,7 @@ void bh_go_quote(struct bh_buf *out, struct bh_str s)
     bh_buf_addc(out, '"');
 }
 
+BH_PRINTF(2, 0)
 static void add_detail(struct bh_buf *b, const char *fmt, va_list ap, struct bh_arena *a)
 {
     if (!fmt)
