@@ -108,7 +108,7 @@ static void bind_failed(struct sbind *b, struct bh_str why)
 
         if (k->create && k->obj)
             sched_claim_remove(s, k->obj);
-        else if (k->reserved)
+        else if (k->reserved && pod) /* of a pod that is gone the claim controller gives all back */
             release(b, k);
         if (k->alloc && !k->stored) {
             bh_dra_unreserve(s->model, k->uid);

@@ -222,10 +222,12 @@ struct spod *sched_queue_pop(struct bh_scheduler *s)
 {
     struct spod *pod;
 
-    if (s->active.n) {
+    /* Back-off serves the others: it is cut short when there are none, or none as important. */
+    if (s->active.n &&
+        (!s->backoff.n || s->backoff.p[0]->priority <= s->active.p[0]->priority)) {
         pod = s->active.p[0];
         heap_del(&s->active, pod);
-    } else if (s->backoff.n) { /* nobody else waits: its back-off would serve nobody */
+    } else if (s->backoff.n) {
         pod = s->backoff.p[0];
         heap_del(&s->backoff, pod);
         backoff_rearm(s);
@@ -315,8 +317,15 @@ static bool helps(const struct spod *pod, enum plugin pl, const struct happening
 
 static void wake(struct bh_scheduler *s, struct spod *pod)
 {
+    BH_AUTO_ARENA a = bh_arena_new(0);
+
     bh_list_del(&pod->link);
     pod->where = POD_OFF;
+    if (pod->p->spec.resource_claims.n && !sched_claims_there(s, pod, a, NULL)) {
+        pod->where = POD_GATED; /* a claim of it went meanwhile: it has to come back first */
+        bh_list_add_tail(&s->gated, &pod->link);
+        return;
+    }
     put_back(s, pod);
 }
 

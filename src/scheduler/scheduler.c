@@ -497,7 +497,7 @@ struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_sched
     s->loop = bh_client_loop(c);
     if (opts)
         s->opts = *opts;
-    f.taint_rules = true;
+    f.taint_rules = f.list_attributes = true; /* both are served by our API server */
     s->model = bh_dra_model_new(&f);
     s->recorder = bh_recorder_new(c, SCHED_NAME, "");
     s->res_names = bh_calloc(RES_NAMES_MAX, sizeof(*s->res_names));

@@ -1,0 +1,601 @@
+/* The whole control plane in one thread and in virtual time, from one seed: API server, memory
+ * store, controllers and scheduler, on a bad network, with schedulers that die and disks that fail.
+ *
+ * What must hold at every revision: no device is in two claims, no node is overcommitted, a pod
+ * that has a node has its devices. And in the end, when all is well again, no pod waits for a
+ * device that is free.
+ *
+ *     control_plane_sim [--seed N] [--fixed N] [--random N]      20 fixed and 5 random seeds by
+ * default
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/gen/coordination_v1.h"
+#include "api/gen/core_v1.h"
+#include "api/gen/resource_v1.h"
+#include "api/gen/resource_v1beta2.h"
+#include "apiserver/apiserver.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "controllers/controllers.h"
+#include "lossy.h"
+#include "net/loop.h"
+#include "scheduler/scheduler.h"
+#include "store/store.h"
+
+#define NODES     6
+#define GPUS      4
+#define NODE_CPU  10 /* each pod takes one */
+#define STORM_MS  20000
+#define CALM_MS   120000
+#define DRIVER    "gpu.bulkhead.dev"
+#define DELAY_NS  ((int64_t)50000000) /* longest way of a request; a new scheduler starts later */
+#define SECOND_NS ((int64_t)1000000000)
+#define WALL0     ((int64_t)1790000000 * SECOND_NS)
+#define PODS_MAX  200
+
+struct sim {
+    uint64_t seed;
+    struct bh_loop *loop;
+    struct bh_store *store;
+    struct bh_apiserver *api;
+    struct bh_client *admin, *sched_inner, *ctl_inner;
+    struct lossy sched_net, ctl_net;
+    struct bh_scheduler *sched;
+    struct bh_controllers *ctl;
+    struct bh_informer *pods, *claims;
+    struct bh_arena *a;
+    struct bh_timer action, restart;
+    bool storm, failed;
+    int pods_n, claims_n, rules_n, fences_n;
+    uint64_t events, crashes, binds;
+    struct bh_map devices; /* "pool/device" -> claim uid (heap) */
+    char why[512];
+};
+
+static void broken(struct sim *s, const char *fmt, ...) BH_PRINTF(2, 3);
+static void broken(struct sim *s, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (s->failed)
+        return;
+    s->failed = true;
+    va_start(ap, fmt);
+    (void)vsnprintf(s->why, sizeof(s->why), fmt, ap);
+    va_end(ap);
+}
+
+static uint64_t pick(struct sim *s, uint64_t n)
+{
+    return bh_loop_random(s->loop) % n;
+}
+
+/* ---- what must hold ---- */
+
+static void device_key(char *buf, size_t n,
+                       const struct bh_resource_v1_device_request_allocation_result *r)
+{
+    (void)snprintf(buf, n, "%.*s/%.*s", BH_SF(r->pool), BH_SF(r->device));
+}
+
+static void give_up(struct sim *s, const struct bh_obj *o)
+{
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
+    char key[128];
+
+    for (size_t i = 0; c->status.allocation && i < c->status.allocation->devices.results.n; i++) {
+        char *uid;
+
+        device_key(key, sizeof(key), &c->status.allocation->devices.results.p[i]);
+        uid = bh_map_get(&s->devices, bh_s(key));
+        if (uid && bh_str_eqc(o->uid, uid)) {
+            (void)bh_map_del(&s->devices, bh_s(key));
+            bh_free(uid);
+        }
+    }
+}
+
+static void claim_seen(void *arg, struct bh_obj *o)
+{
+    struct sim *s = arg;
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
+    char key[128];
+
+    s->events++;
+    for (size_t i = 0; c->status.allocation && i < c->status.allocation->devices.results.n; i++) {
+        char *uid;
+
+        device_key(key, sizeof(key), &c->status.allocation->devices.results.p[i]);
+        uid = bh_map_get(&s->devices, bh_s(key));
+        if (uid && !bh_str_eqc(o->uid, uid))
+            broken(s, "revision %" PRIu64 ": %s is given to claim %.*s and to %s", o->rv, key,
+                   BH_SF(o->name), uid);
+        if (!uid)
+            (void)bh_map_put(&s->devices, bh_s(key), bh_strdup_c(o->uid));
+    }
+}
+
+static void claim_changed(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    give_up(arg, old);
+    claim_seen(arg, o);
+}
+
+static void claim_gone(void *arg, struct bh_obj *last)
+{
+    struct sim *s = arg;
+
+    s->events++;
+    give_up(s, last);
+}
+
+static bool over(const struct bh_core_v1_pod *p)
+{
+    return bh_str_eqc(p->status.phase, "Succeeded") || bh_str_eqc(p->status.phase, "Failed");
+}
+
+static void check_node(struct sim *s, struct bh_str node)
+{
+    int n = 0;
+    struct bh_obj *o;
+
+    for (size_t it = 0; (o = bh_informer_next(s->pods, &it));) {
+        const struct bh_core_v1_pod *p = bh_obj_struct(o);
+
+        n += bh_str_eq(p->spec.node_name, node) && !over(p);
+    }
+    if (n > NODE_CPU)
+        broken(s, "%.*s has %d pods and room for %d", BH_SF(node), n, NODE_CPU);
+}
+
+static struct bh_str claim_name(const struct bh_core_v1_pod *p, size_t i)
+{
+    const struct bh_core_v1_pod_resource_claim *r = &p->spec.resource_claims.p[i];
+
+    if (r->has_resource_claim_name)
+        return r->resource_claim_name;
+    for (size_t k = 0; k < p->status.resource_claim_statuses.n; k++)
+        if (bh_str_eq(p->status.resource_claim_statuses.p[k].name, r->name))
+            return p->status.resource_claim_statuses.p[k].resource_claim_name;
+    return (struct bh_str){NULL, 0};
+}
+
+/* At the moment of binding; afterwards the claim may be cleaned up, as when the pod is done. */
+static void check_bound(struct sim *s, struct bh_obj *o)
+{
+    const struct bh_core_v1_pod *p = bh_obj_struct(o);
+
+    s->binds++;
+    check_node(s, p->spec.node_name);
+    for (size_t i = 0; i < p->spec.resource_claims.n; i++) {
+        struct bh_obj *co = bh_informer_get(s->claims, o->ns, claim_name(p, i));
+        const struct bh_resource_v1_resource_claim *c = co ? bh_obj_struct(co) : NULL;
+        bool reserved = false;
+
+        for (size_t k = 0; c && k < c->status.reserved_for.n; k++)
+            reserved |= bh_str_eq(c->status.reserved_for.p[k].uid, o->uid);
+        if ((!c || !c->status.allocation || !reserved) && !o->deleting)
+            broken(s, "revision %" PRIu64 ": pod %.*s is bound without its devices", o->rv,
+                   BH_SF(o->name));
+    }
+}
+
+static void pod_changed(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    struct sim *s = arg;
+    const struct bh_core_v1_pod *a = bh_obj_struct(old), *b = bh_obj_struct(o);
+
+    s->events++;
+    if (!a->spec.node_name.n && b->spec.node_name.n)
+        check_bound(s, o);
+}
+
+static const struct bh_informer_ops claim_ops = {claim_seen, claim_changed, claim_gone, NULL};
+static const struct bh_informer_ops pod_ops = {NULL, pod_changed, NULL, NULL};
+
+/* ---- the admin's hand ---- */
+
+static void create(struct sim *s, const struct bh_kind *k, const char *ns, struct bh_str json)
+{
+    (void)bh_client_call(
+        s->admin,
+        &(struct bh_client_req){.verb = BH_VERB_CREATE, .kind = k, .ns = bh_s(ns), .body = json},
+        NULL, NULL);
+}
+
+static void merge(struct sim *s, const struct bh_kind *k, struct bh_str ns, struct bh_str name,
+                  const char *sub, struct bh_str json)
+{
+    (void)bh_client_patch(s->admin, k, ns, name, sub, BH_PATCH_MERGE, json, NULL, NULL);
+}
+
+static void make_slice(struct sim *s, int node)
+{
+    BH_AUTO_BUF b = {0};
+
+    bh_buf_addf(&b,
+                "{\"metadata\":{\"name\":\"s-%d\"},\"spec\":{\"driver\":\"" DRIVER
+                "\",\"pool\":{\"name\":\"n-%d\",\"generation\":1,\"resourceSliceCount\":1},"
+                "\"nodeName\":\"n-%d\",\"devices\":[",
+                node, node, node);
+    for (int i = 0; i < GPUS; i++)
+        bh_buf_addf(&b, "%s{\"name\":\"gpu-%d\"}", i ? "," : "", i);
+    bh_buf_addz(&b, "]}}");
+    create(s, &bh_resource_v1_resource_slice_kind, "", bh_buf_str(&b));
+}
+
+static void furnish(struct sim *s)
+{
+    for (int i = 0; i < NODES; i++) {
+        create(s, &bh_core_v1_node_kind, "",
+               bh_str_fmt(s->a,
+                          "{\"metadata\":{\"name\":\"n-%d\"},\"status\":{\"allocatable\":{\"cpu\":"
+                          "\"%d\",\"memory\":\"8Gi\",\"pods\":\"50\"}}}",
+                          i, NODE_CPU));
+        make_slice(s, i);
+    }
+    bh_loop_advance(s->loop, SECOND_NS);
+    for (int i = 0; i < NODES; i++)
+        merge(s, &bh_core_v1_node_kind, (struct bh_str){NULL, 0}, bh_str_fmt(s->a, "n-%d", i), "",
+              BH_S("{\"spec\":{\"taints\":null}}"));
+    create(s, &bh_resource_v1_device_class_kind, "",
+           BH_S("{\"metadata\":{\"name\":\"gpu\"},\"spec\":{\"selectors\":[{\"cel\":{"
+                "\"expression\":\"device.driver == '" DRIVER "'\"}}]}}"));
+    create(s, &bh_resource_v1_resource_claim_template_kind, "default",
+           BH_S("{\"metadata\":{\"name\":\"one\"},\"spec\":{\"spec\":{\"devices\":{\"requests\":[{"
+                "\"name\":\"gpu\",\"exactly\":{\"deviceClassName\":\"gpu\"}}]}}}}"));
+    create(s, &bh_resource_v1_resource_claim_template_kind, "default",
+           BH_S("{\"metadata\":{\"name\":\"two\"},\"spec\":{\"spec\":{\"devices\":{\"requests\":[{"
+                "\"name\":\"gpu\",\"exactly\":{\"deviceClassName\":\"gpu\",\"count\":2}}]}}}}"));
+    bh_loop_advance(s->loop, SECOND_NS);
+}
+
+static void make_pod(struct sim *s)
+{
+    int i = s->pods_n++;
+    const char *claims = "";
+
+    switch (pick(s, 5)) {
+    case 0:
+        break;
+    case 1:
+        claims = ",\"resourceClaims\":[{\"name\":\"d\",\"resourceClaimTemplateName\":\"two\"}]";
+        break;
+    case 2: /* one that pods share, made beside it or before */
+        if (s->claims_n == 0 || pick(s, 3) == 0)
+            create(s, &bh_resource_v1_resource_claim_kind, "default",
+                   bh_str_fmt(s->a,
+                              "{\"metadata\":{\"name\":\"shared-%d\"},\"spec\":{\"devices\":{"
+                              "\"requests\":[{\"name\":\"gpu\",\"exactly\":{\"deviceClassName\":"
+                              "\"gpu\"}}]}}}",
+                              s->claims_n++));
+        claims = bh_str_fmt(s->a,
+                            ",\"resourceClaims\":[{\"name\":\"d\",\"resourceClaimName\":"
+                            "\"shared-%d\"}]",
+                            s->claims_n - 1)
+                     .p;
+        break;
+    default:
+        claims = ",\"resourceClaims\":[{\"name\":\"d\",\"resourceClaimTemplateName\":\"one\"}]";
+        break;
+    }
+    create(
+        s, &bh_core_v1_pod_kind, "default",
+        bh_str_fmt(s->a,
+                   "{\"metadata\":{\"name\":\"p-%d\"},\"spec\":{\"terminationGracePeriodSeconds\""
+                   ":0,\"containers\":[{\"name\":\"c\",\"image\":\"i\",\"resources\":{"
+                   "\"requests\":{\"cpu\":\"1\"}}}]%s}}",
+                   i, claims));
+}
+
+static struct bh_obj *some_pod(struct sim *s, bool bound)
+{
+    struct bh_obj *o, *found = NULL;
+    uint64_t n = 0;
+
+    for (size_t it = 0; (o = bh_informer_next(s->pods, &it));) {
+        const struct bh_core_v1_pod *p = bh_obj_struct(o);
+
+        if (bound && (!p->spec.node_name.n || over(p)))
+            continue;
+        if (pick(s, ++n) == 0)
+            found = o;
+    }
+    return found;
+}
+
+static void end_pod(struct sim *s, bool remove)
+{
+    struct bh_obj *o = some_pod(s, !remove);
+
+    if (!o)
+        return;
+    if (remove)
+        (void)bh_client_delete(s->admin, &bh_core_v1_pod_kind, o->ns, o->name, o->uid, 0, NULL,
+                               NULL);
+    else
+        merge(s, &bh_core_v1_pod_kind, o->ns, o->name, "status",
+              BH_S("{\"status\":{\"phase\":\"Succeeded\"}}"));
+}
+
+static void taint(struct sim *s)
+{
+    int node = (int)pick(s, NODES), gpu = (int)pick(s, GPUS);
+
+    create(s, &bh_resource_v1beta2_device_taint_rule_kind, "",
+           bh_str_fmt(s->a,
+                      "{\"metadata\":{\"name\":\"r-%d\"},\"spec\":{\"deviceSelector\":{\"pool\":"
+                      "\"n-%d\",\"device\":\"gpu-%d\"},\"taint\":{\"key\":\"k\",\"effect\":\"%s\"}"
+                      "}}",
+                      s->rules_n++, node, gpu, pick(s, 2) ? "NoExecute" : "NoSchedule"));
+}
+
+static void untaint(struct sim *s, int rule)
+{
+    (void)bh_client_delete(s->admin, &bh_resource_v1beta2_device_taint_rule_kind,
+                           (struct bh_str){NULL, 0}, bh_str_fmt(s->a, "r-%d", rule),
+                           (struct bh_str){NULL, 0}, -1, NULL, NULL);
+}
+
+/* ---- lives of the scheduler ---- */
+
+static void fenced(void *arg, const struct bh_client_res *res)
+{
+    struct sim *s = arg;
+    struct bh_err err = {0};
+
+    if (res->err.code != BH_OK) {
+        bh_timer_start(&s->restart, 50);
+        return;
+    }
+    s->sched = bh_scheduler_new(&s->sched_net.base, NULL, &err);
+}
+
+/* As leadership does: nothing is decided before a write of its own is answered, so everything that
+ * the one before it wrote is seen. */
+static void start_scheduler(void *arg)
+{
+    struct sim *s = arg;
+    struct bh_str body = bh_str_fmt(s->a, "{\"metadata\":{\"name\":\"fence-%d\"}}", s->fences_n++);
+
+    (void)bh_client_call(s->admin,
+                         &(struct bh_client_req){.verb = BH_VERB_CREATE,
+                                                 .kind = &bh_coordination_v1_lease_kind,
+                                                 .ns = BH_S("kube-system"),
+                                                 .body = body},
+                         fenced, s);
+}
+
+static void crash(struct sim *s)
+{
+    if (!s->sched)
+        return;
+    s->crashes++;
+    lossy_crash(&s->sched_net);
+    s->sched = bh_scheduler_free(s->sched);
+    lossy_crash(&s->sched_net);
+    bh_timer_start_ns(&s->restart, 4 * DELAY_NS + (int64_t)pick(s, 500) * 1000000);
+}
+
+static void bad_network(struct sim *s, bool bad)
+{
+    struct lossy *nets[] = {&s->sched_net, &s->ctl_net};
+
+    for (size_t i = 0; i < BH_COUNT(nets); i++) {
+        nets[i]->lose_answer = bad ? 30 : 0;
+        nets[i]->lose_request = bad ? 10 : 0;
+        nets[i]->lose_watch = bad ? 5 : 0;
+        nets[i]->delay_max_ns = bad ? DELAY_NS : 0;
+    }
+}
+
+static void act(void *arg)
+{
+    struct sim *s = arg;
+
+    if (!s->storm || s->failed)
+        return;
+    switch (pick(s, 16)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3:
+    case 4:
+        if (bh_informer_count(s->pods) < PODS_MAX)
+            make_pod(s);
+        break;
+    case 5:
+    case 6:
+    case 7:
+        end_pod(s, true);
+        break;
+    case 8:
+    case 9:
+        end_pod(s, false);
+        break;
+    case 10:
+        taint(s);
+        break;
+    case 11:
+        if (s->rules_n)
+            untaint(s, (int)pick(s, (uint64_t)s->rules_n));
+        break;
+    case 12:
+        if (pick(s, 8) == 0)
+            crash(s);
+        break;
+    case 13:
+        if (pick(s, 10) == 0)
+            bh_store_memory_fail(s->store, 1 + (int)pick(s, 3));
+        break;
+    default:
+        for (uint64_t n = pick(s, 4); n > 0; n--)
+            make_pod(s);
+        break;
+    }
+    bh_timer_start_ns(&s->action, (int64_t)pick(s, 60) * 1000000);
+}
+
+/* ---- in the end ---- */
+
+static void check_calm(struct sim *s)
+{
+    size_t waiting = 0, free_devices = (size_t)NODES * GPUS - s->devices.n;
+    struct bh_obj *o;
+    char first[64] = "";
+
+    for (size_t it = 0; (o = bh_informer_next(s->pods, &it));) {
+        const struct bh_core_v1_pod *p = bh_obj_struct(o);
+        bool one = !p->spec.resource_claims.n ||
+                   (p->spec.resource_claims.p[0].has_resource_claim_template_name &&
+                    bh_str_eqc(p->spec.resource_claims.p[0].resource_claim_template_name, "one"));
+
+        if (p->spec.node_name.n || over(p) || o->deleting || !one)
+            continue;
+        if (p->spec.resource_claims.n && !free_devices)
+            continue;
+        waiting++;
+        (void)snprintf(first, sizeof(first), "%.*s", BH_SF(o->name));
+    }
+    if (waiting && bh_informer_count(s->pods) < NODES * NODE_CPU)
+        broken(s, "%zu pods wait (%s) though %zu devices are free", waiting, first, free_devices);
+}
+
+static bool open_world(struct sim *s)
+{
+    struct bh_apiserver_opts o = {.disable_admission = "ServiceAccount"};
+    struct bh_controllers_opts co = {
+        .controllers = "resourceclaim-controller,device-taint-eviction-controller"};
+    struct bh_str masters[] = {BH_S("system:masters"), BH_S("system:authenticated")};
+    struct bh_str none = {NULL, 0};
+    struct bh_err err = {0};
+
+    s->a = bh_arena_new(0);
+    s->loop = bh_loop_new_virtual(s->seed, WALL0);
+    s->store = bh_store_new_memory(s->loop);
+    if (bh_apiserver_new(s->loop, s->store, &o, &s->api, &err) < 0) {
+        broken(s, "%s", err.msg);
+        return false;
+    }
+    s->admin = bh_client_new_inproc(s->loop, s->api, BH_S("admin"), masters, 2, "sim");
+    s->sched_inner = bh_client_new_inproc(s->loop, s->api, BH_S("system:kube-scheduler"),
+                                          masters + 1, 1, "scheduler");
+    s->ctl_inner = bh_client_new_inproc(s->loop, s->api, BH_S("system:kube-controller-manager"),
+                                        masters + 1, 1, "controllers");
+    lossy_init(&s->sched_net, s->sched_inner);
+    lossy_init(&s->ctl_net, s->ctl_inner);
+    bh_timer_init(&s->action, s->loop, act, s);
+    bh_timer_init(&s->restart, s->loop, start_scheduler, s);
+    s->claims = bh_informer_new(s->admin, &bh_resource_v1_resource_claim_kind, none, none, none,
+                                &claim_ops, s);
+    s->pods = bh_informer_new(s->admin, &bh_core_v1_pod_kind, none, none, none, &pod_ops, s);
+    s->ctl = bh_controllers_new(&s->ctl_net.base, &co, &err);
+    if (!s->ctl)
+        broken(s, "%s", err.msg);
+    return s->ctl != NULL;
+}
+
+static void close_world(struct sim *s)
+{
+    size_t it = 0;
+    void *v;
+
+    bh_timer_stop(&s->action);
+    bh_timer_stop(&s->restart);
+    (void)bh_scheduler_free(s->sched);
+    (void)bh_controllers_free(s->ctl);
+    (void)bh_informer_free(s->pods);
+    (void)bh_informer_free(s->claims);
+    if (s->api) {
+        lossy_crash(&s->sched_net);
+        lossy_crash(&s->ctl_net);
+        bh_loop_advance(s->loop, 5 * SECOND_NS); /* what was on its way comes to its end */
+        (void)bh_client_free(s->admin);
+        (void)bh_client_free(s->sched_inner);
+        (void)bh_client_free(s->ctl_inner);
+        (void)bh_apiserver_free(s->api);
+    }
+    (void)bh_store_free(s->store);
+    (void)bh_loop_free(s->loop);
+    while (bh_map_next(&s->devices, &it, NULL, &v))
+        bh_free(v);
+    bh_map_done(&s->devices);
+    (void)bh_arena_free(s->a);
+}
+
+static bool play(uint64_t seed)
+{
+    struct sim s = {.seed = seed};
+
+    if (open_world(&s)) {
+        furnish(&s);
+        start_scheduler(&s);
+        bh_loop_advance(s.loop, SECOND_NS);
+        s.storm = true;
+        bad_network(&s, true);
+        bh_timer_start(&s.action, 1);
+        for (int ms = 0; ms < STORM_MS && !s.failed; ms += 100)
+            bh_loop_advance(s.loop, SECOND_NS / 10);
+        s.storm = false;
+        bad_network(&s, false);
+        bh_store_memory_fail(s.store, 0);
+        for (int i = 0; i < s.rules_n; i++)
+            untaint(&s, i);
+        for (int ms = 0; ms < CALM_MS && !s.failed; ms += 1000)
+            bh_loop_advance(s.loop, SECOND_NS);
+        check_calm(&s);
+    }
+    printf("seed %" PRIu64 ": %s%s (%d pods made, %" PRIu64 " bound, %" PRIu64
+           " schedulers died, %" PRIu64 " events)\n",
+           seed, s.failed ? "BROKEN: " : "holds", s.failed ? s.why : "", s.pods_n, s.binds,
+           s.crashes, s.events);
+    fflush(stdout);
+    close_world(&s);
+    return !s.failed;
+}
+
+static bool number(const char *text, uint64_t *ret)
+{
+    int64_t v;
+
+    if (!bh_str_i64(bh_s(text), 0, INT64_MAX, &v))
+        return false;
+    *ret = (uint64_t)v;
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t fixed = 20, random = 5, seed = 0;
+    struct bh_err err = {0};
+    struct bh_loop *dice;
+    int failures = 0;
+
+    bh_log_init(BH_ERROR, "sim");
+    for (int i = 1; i + 1 < argc; i += 2) {
+        uint64_t *v = !strcmp(argv[i], "--seed")     ? &seed
+                      : !strcmp(argv[i], "--fixed")  ? &fixed
+                      : !strcmp(argv[i], "--random") ? &random
+                                                     : NULL;
+        if (!v || !number(argv[i + 1], v)) {
+            fprintf(stderr, "usage: %s [--seed N] [--fixed N] [--random N]\n", argv[0]);
+            return 2;
+        }
+    }
+    if (seed)
+        return play(seed) ? 0 : 1;
+    for (uint64_t i = 1; i <= fixed; i++)
+        failures += !play(i);
+    dice = bh_loop_new_real(&err);
+    for (uint64_t i = 0; dice && i < random; i++)
+        failures += !play(bh_loop_random(dice) >> 2);
+    (void)bh_loop_free(dice);
+    printf("%d of %d runs broken\n", failures, (int)(fixed + random));
+    return failures ? 1 : 0;
+}
