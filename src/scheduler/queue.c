@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/engine.h"
+#include "base/log.h"
 #include "scheduler/sched_int.h"
 
 #define MS               ((int64_t)1000000)
@@ -341,6 +342,8 @@ void sched_happened(struct bh_scheduler *s, const struct happening *h)
 
             left &= left - 1;
             if (helps(pod, pl, h)) {
+                bh_log(BH_DEBUG, "pod may fit now", BH_STR("pod", pod->obj->name),
+                       BH_I64("event", h->ev), BH_I64("plugin", pl));
                 wake(s, pod);
                 break;
             }

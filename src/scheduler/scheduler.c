@@ -81,8 +81,8 @@ static void place(struct bh_scheduler *s, struct spod *pod)
     if (pod->p->spec.node_name.n) {
         struct snode *n;
 
-        if (pod->node && pod->assumed && bh_str_eq(pod->node->name, pod->p->spec.node_name)) {
-            pod->assumed = false; /* as decided */
+        if (pod->node && bh_str_eq(pod->node->name, pod->p->spec.node_name)) {
+            pod->assumed = false; /* as decided, or as it was */
             return;
         }
         if (pod->where != POD_BINDING)
