@@ -112,11 +112,13 @@ int bh_down_main(int argc, char **argv)
         fprintf(stderr, "bulkhead down: %s\n", err.msg);
         return 1;
     }
+    if (!root)
+        root = cluster_root_of(a, data);
+    if (root && bh_fs_exists(root) && cluster_owns_root(data, root))
+        bh_runtime_unmount_below(bh_str_fmt(a, "%s/pods", root).p); /* volumes in memory */
     printf("Its containers, mounts, cgroups and network namespaces are removed.\n");
     if (!purge)
         return 0;
-    if (!root)
-        root = cluster_root_of(a, data);
     if (root)
         purge_root(a, data, root);
     if (bh_fs_remove_tree(data, &err) < 0) {

@@ -157,6 +157,11 @@ void rt_unmount_under(const char *dir)
     }
 }
 
+void bh_runtime_unmount_below(const char *dir)
+{
+    rt_unmount_under(dir);
+}
+
 static void remove_dir(const char *path)
 {
     struct bh_err err = {0};

@@ -339,6 +339,8 @@ BH_MUST int bh_runtime_embedded_new(const struct bh_runtime_opts *o, struct bh_r
  * cgroups and mounts, keeps the images. Blocking; no bh_runtime of the directory may exist. o->loop
  * is not used. */
 BH_MUST int bh_runtime_purge(const struct bh_runtime_opts *o, struct bh_err *err);
+/* Takes away every mount below dir, as far as the kernel lets us; for pods' volumes. Blocking. */
+void bh_runtime_unmount_below(const char *dir);
 
 /* The cgroup path that a sandbox's cgroup_parent is below, e.g. "/bulkhead/1a2b3c4d"; for stats and
  * limits of pods. */
