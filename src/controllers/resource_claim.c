@@ -206,7 +206,6 @@ static void pod_make_claim(struct work *w, struct bh_str entry, struct bh_str te
     owner.name = w->obj->name;
     owner.uid = w->obj->uid;
     owner.controller = owner.has_controller = true;
-    owner.block_owner_deletion = owner.has_block_owner_deletion = true;
     claim.metadata.owner_references.p = &owner;
     claim.metadata.owner_references.n = 1;
     claim.spec = tmpl->spec.spec;

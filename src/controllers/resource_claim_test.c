@@ -92,7 +92,7 @@ BH_TEST(claim_is_made_from_its_template)
     BH_EQ(c->metadata.owner_references.n, 1);
     r = &c->metadata.owner_references.p[0];
     BH_SEQ(r->uid, p->uid);
-    BH_CHECK(r->controller && r->block_owner_deletion);
+    BH_CHECK(r->controller && !r->has_block_owner_deletion);
     BH_STREQ(c->spec.devices.requests.p[0].exactly->device_class_name, "c");
     tc_restart(&t); /* nothing is made twice */
     tc_run(&t, 1000);
