@@ -41,7 +41,11 @@ static int load(struct bh_arena *a, const char *path, struct bh_str *ret, struct
 static void *start(void *arg, struct bh_client *c, struct bh_err *err)
 {
     struct kubelet_args *ka = arg;
-    struct bh_runtime_opts ro = {.loop = bh_client_loop(c), .data_dir = ka->data_dir};
+    /* Where vendors' drivers write, and where the driver of a cluster of its own does. */
+    const char *cdi_dirs[] = {"/etc/cdi", "/var/run/cdi",
+                              bh_str_fmt(ka->arena, "%s/cdi", ka->data_dir).p, NULL};
+    struct bh_runtime_opts ro = {
+        .loop = bh_client_loop(c), .data_dir = ka->data_dir, .cdi_dirs = cdi_dirs};
     struct bh_kubelet *k;
 
     if (ka->o.port && (!ka->cert || !ka->key || !ka->ca)) {
