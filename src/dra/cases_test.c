@@ -143,7 +143,11 @@ BH_TEST(allocator_cases) /* the same outcome as upstream, to the letter */
         got = got_text(&w, run_case(&w, c));
         want = want_text(&w, bh_jv_getc(c, "expect"));
         (void)bh_jv_get_i64(c, "searchSteps", &steps);
-        slower += steps > 0 && w.res.steps > (uint64_t)steps;
+        if (steps > 0 && w.res.steps > (uint64_t)steps) {
+            slower++;
+            printf("%.*s: %llu steps, upstream %lld\n", BH_SF(name),
+                   (unsigned long long)w.res.steps, (long long)steps);
+        }
         if (same(&w, got, want)) {
             passed++;
         } else if (deviates(name)) {

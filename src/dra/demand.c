@@ -386,7 +386,6 @@ static void read_claim(struct reader *r, struct dra_dclaim *c,
 {
     int64_t least;
 
-    c->spec = spec;
     c->n = spec->requests.n;
     c->reqs = bh_new_n(r->d->arena, struct dra_req, c->n);
     for (size_t i = 0; i < c->n; i++)
@@ -435,6 +434,18 @@ void dra_demands_drop(struct bh_dra_model *m)
         demand_unlist(bh_container(m->demand_lru.next, struct dra_demand, lru));
 }
 
+/* Configuration has no say in which devices do: claims that differ in it only share what is learnt.
+ */
+static struct bh_resource_v1_device_claim
+without_config(const struct bh_resource_v1_resource_claim *c)
+{
+    struct bh_resource_v1_device_claim spec = c->spec.devices;
+
+    spec.config.p = NULL;
+    spec.config.n = 0;
+    return spec;
+}
+
 static struct dra_demand *demand_get(struct bh_dra_model *m,
                                      const struct bh_resource_v1_resource_claim *const *claims,
                                      size_t n)
@@ -444,7 +455,9 @@ static struct dra_demand *demand_get(struct bh_dra_model *m,
 
     bh_buf_clear(&m->keybuf);
     for (size_t i = 0; i < n; i++) {
-        bh_msg_encode_json(&bh_resource_v1_device_claim_type, &claims[i]->spec.devices, &m->keybuf);
+        struct bh_resource_v1_device_claim spec = without_config(claims[i]);
+
+        bh_msg_encode_json(&bh_resource_v1_device_claim_type, &spec, &m->keybuf);
         bh_buf_addc(&m->keybuf, '\n');
     }
     d = bh_map_get(&m->demands, bh_buf_str(&m->keybuf));
@@ -466,10 +479,11 @@ static struct dra_demand *demand_get(struct bh_dra_model *m,
     d->claims = bh_new_n(d->arena, struct dra_dclaim, n);
     r.d = d;
     for (size_t i = 0; i < n; i++) {
+        struct bh_resource_v1_device_claim spec = without_config(claims[i]);
+
         r.claim = i;
-        read_claim(
-            &r, &d->claims[i],
-            bh_msg_dup(&bh_resource_v1_device_claim_type, &claims[i]->spec.devices, d->arena));
+        read_claim(&r, &d->claims[i],
+                   bh_msg_dup(&bh_resource_v1_device_claim_type, &spec, d->arena));
     }
     d->seen_seq = m->seq;
     d->seen_epoch = m->epoch - 1; /* it knows nothing yet */

@@ -255,7 +255,6 @@ struct dra_con {
 };
 
 struct dra_dclaim {
-    const struct bh_resource_v1_device_claim *spec; /* in the demand's arena */
     struct dra_req *reqs;
     size_t n;
     struct dra_con *cons;
@@ -293,9 +292,9 @@ struct bh_dra_ask {
 };
 
 #define DRA_LOG_LEN                                                                                \
-    (1u << 14)              /* changes that a demand may miss before it forgets all it learnt      \
-                             */
-#define DRA_DEMANDS_MAX 256 /* distinct texts of claims that are remembered */
+    (1u << 14)               /* changes that a demand may miss before it forgets all it learnt     \
+                              */
+#define DRA_DEMANDS_MAX 1024 /* distinct texts of claims that are remembered */
 #define DRA_LOG_TAKEN   0x80000000u
 
 struct bh_dra_model {

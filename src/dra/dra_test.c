@@ -843,7 +843,7 @@ BH_TEST(asks_outlive_demands) /* more distinct claims than are remembered, and a
     slice(&w, "p", "[{name: a}]");
     claim(&w, "c", 1, "");
     WANT(&w, "n1", "default/c", "d/p/a");
-    for (int i = 0; i < 600; i++) {
+    for (int i = 0; i < 1200; i++) {
         char more[128];
 
         (void)snprintf(more, sizeof(more), SEL("device.driver == 'x%d'"), i);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/engine.h"
 #include "base/test.h"
 #include "dra/dra_world_test.h"
 
@@ -451,12 +452,13 @@ BH_TEST(property_against_brute_force)
 
 /* ---- step by step against at once ---- */
 
-enum { NODES = 4, SLICES = 8, HELD = 12, FREE = 3 };
+enum { NODES = 4, SLICES = 8, HELD = 12, FREE = 3, OURS = 4 };
 
 struct steps {
     struct world w;
     /* What a new model would be made of: text of each object, NULL when it is not there. */
-    char *nodes[NODES], *slices[SLICES], *held[HELD], *rules[2];
+    char *nodes[NODES], *slices[SLICES], *held[HELD], *rules[2], *ours[OURS];
+    bool reserved[OURS]; /* and not yet confirmed */
 };
 
 static void set(char **at, const char *text)
@@ -577,6 +579,49 @@ static void step_rule(struct steps *s)
     set(&s->rules[i], text);
 }
 
+/* A reservation is made, and ends in one of its ways. */
+static void step_reserve(struct steps *s)
+{
+    unsigned i = rnd(OURS);
+    struct bh_resource_v1_resource_claim fake = {.metadata = {.namespace = BH_S("ours")}};
+    char uid[16], claim[16], node[16];
+    BH_AUTO_BUF b = {0};
+
+    (void)snprintf(uid, sizeof(uid), "ours/o%u", i);
+    if (s->ours[i]) {
+        if (!s->reserved[i]) {
+            bh_dra_claim_del(s->w.m, bh_s(uid));
+        } else if (rnd(2)) {
+            world_yaml(&s->w, s->ours[i]); /* confirmed */
+            s->reserved[i] = false;
+            return;
+        } else {
+            bh_dra_unreserve(s->w.m, bh_s(uid));
+        }
+        set(&s->ours[i], NULL);
+        return;
+    }
+    (void)snprintf(claim, sizeof(claim), "default/f%u", rnd(2));
+    (void)snprintf(node, sizeof(node), "node-%u", rnd(NODES));
+    if (world_allocate(&s->w, node, claim) != BH_DRA_OK)
+        return;
+    fake.metadata.uid = bh_s(uid);
+    fake.metadata.name = bh_str_sub(bh_s(uid), 5, 7);
+    if (bh_dra_reserve(s->w.m, &fake, &s->w.res.allocations[0], &s->w.err) < 0) {
+        BH_EQ(s->w.err.code, BH_E_CONFLICT); /* the books were over-drawn before */
+        return;
+    }
+    s->reserved[i] = true;
+    bh_buf_addf(&b,
+                "{kind: ResourceClaim, apiVersion: resource.k8s.io/v1, metadata: {name: o%u, "
+                "namespace: ours}, spec: {devices: "
+                "{}}, status: {allocation: ",
+                i);
+    bh_msg_encode_json(&bh_resource_v1_allocation_result_type, &s->w.res.allocations[0], &b);
+    bh_buf_addz(&b, "}}\n---\n");
+    set(&s->ours[i], bh_buf_cstr(&b));
+}
+
 static const char free_claims[] =
     "{kind: DeviceClass, apiVersion: resource.k8s.io/v1, metadata: {name: any}, spec: {}}\n---\n"
     "{kind: ResourceClaim, apiVersion: resource.k8s.io/v1, metadata: {name: f0, namespace: "
@@ -622,6 +667,7 @@ static void compare(struct steps *s)
     add_all(&at_once, s->slices, SLICES);
     add_all(&at_once, s->held, HELD);
     add_all(&at_once, s->rules, 2);
+    add_all(&at_once, s->ours, OURS);
     for (unsigned c = 0; c < FREE; c++)
         for (unsigned n = 0; n < NODES; n++) {
             char claim[16], node[16];
@@ -659,7 +705,7 @@ BH_TEST(property_step_by_step)
         world_init(&s.w, NULL);
         world_yaml(&s.w, free_claims);
         for (unsigned k = 0; k < 60; k++) {
-            switch (rnd(8)) {
+            switch (rnd(10)) {
             case 0:
                 step_node(&s);
                 break;
@@ -670,6 +716,11 @@ BH_TEST(property_step_by_step)
                 break;
             case 4:
                 step_rule(&s);
+                break;
+            case 5:
+            case 6:
+            case 7:
+                step_reserve(&s);
                 break;
             default:
                 step_held(&s);
@@ -686,5 +737,7 @@ BH_TEST(property_step_by_step)
             bh_free(s.held[k]);
         for (size_t k = 0; k < 2; k++)
             bh_free(s.rules[k]);
+        for (size_t k = 0; k < OURS; k++)
+            bh_free(s.ours[k]);
     }
 }

@@ -131,9 +131,11 @@ static void class_configs(struct dra_call *c, size_t claim, struct configs *cs)
 static void claim_configs(struct dra_call *c, size_t claim, struct configs *cs)
 {
     const struct dra_dclaim *dc = &c->d->claims[claim];
+    const struct bh_resource_v1_device_claim_configuration_vec *conf =
+        &c->q->claims[claim]->spec.devices.config;
 
-    for (size_t i = 0; i < dc->spec->config.n; i++) {
-        const struct bh_resource_v1_device_claim_configuration *in = &dc->spec->config.p[i];
+    for (size_t i = 0; i < conf->n; i++) {
+        const struct bh_resource_v1_device_claim_configuration *in = &conf->p[i];
 
         if (in->requests.n == 0) {
             (void)config_add(c, cs, "FromClaim", &in->device_configuration);
