@@ -53,6 +53,39 @@ static void add_node(struct world *w, unsigned i)
     (void)bh_obj_unref(o);
 }
 
+/* The same GPUs in partitions: seven small ones each, or the whole. */
+static void add_parts(struct world *w, unsigned i)
+{
+    BH_AUTO_BUF b = {0};
+
+    bh_buf_addf(
+        &b,
+        "{kind: Node, apiVersion: v1, metadata: {name: n%u}}\n---\n"
+        "{kind: ResourceSlice, apiVersion: resource.k8s.io/v1, metadata: {name: c%u}, spec: "
+        "{driver: gpu.bulkhead.dev, "
+        "pool: {name: n%u, generation: 1, resourceSliceCount: 2}, nodeName: n%u, sharedCounters: [",
+        i, i, i, i);
+    for (unsigned g = 0; g < GPUS; g++)
+        bh_buf_addf(&b, "%s{name: gpu-%u, counters: {slices: {value: '7'}, memory: {value: 80Gi}}}",
+                    g ? ", " : "", g);
+    bh_buf_addf(&b,
+                "]}}\n---\n{kind: ResourceSlice, apiVersion: resource.k8s.io/v1, metadata: {name: "
+                "d%u}, spec: {driver: "
+                "gpu.bulkhead.dev, pool: {name: n%u, generation: 1, resourceSliceCount: 2}, "
+                "nodeName: n%u, devices: [",
+                i, i, i);
+    for (unsigned g = 0; g < GPUS; g++)
+        for (unsigned k = 0; k <= 7; k++)
+            bh_buf_addf(&b,
+                        "%s{name: gpu-%u-%u, attributes: {profile: {string: %s}}, "
+                        "consumesCounters: [{counterSet: gpu-%u, "
+                        "counters: {slices: {value: '%s'}, memory: {value: %s}}}]}",
+                        g + k ? ", " : "", g, k, k ? "1g" : "7g", g, k ? "1" : "7",
+                        k ? "10Gi" : "80Gi");
+    bh_buf_addz(&b, "]}}\n");
+    world_yaml(w, bh_buf_cstr(&b));
+}
+
 static void build(struct world *w, unsigned nodes, const char *selector, unsigned count)
 {
     char claim[1024];
@@ -125,6 +158,35 @@ static double fill(unsigned nodes, const char *selector, unsigned count,
     return t / n;
 }
 
+static void fill_parts(unsigned nodes)
+{
+    struct world w;
+    struct bh_dra_opts opts = {.scoring = BH_DRA_PACK};
+    struct bh_arena *a = bh_arena_new(0);
+    struct bh_resource_v1_resource_claim c;
+    unsigned n = 0;
+    double t;
+
+    build(&w, 0,
+          ", selectors: [{cel: {expression: \"device.attributes['gpu.bulkhead.dev'].profile == "
+          "'1g'\"}}]",
+          1);
+    for (unsigned i = 0; i < nodes; i++)
+        add_parts(&w, i);
+    c = *world_claim(&w, "default/c");
+    t = now();
+    while (place(&w, a, &opts, &c, n)) {
+        n++;
+        bh_arena_reset(a);
+    }
+    t = now() - t;
+    printf("%6u nodes of 64 partitions, filled with small ones: %.0f allocations/s, %.2f us each\n",
+           nodes, n / t, t / n * 1e6);
+    BH_EQ(n, nodes * GPUS * 7);
+    a = bh_arena_free(a);
+    world_done(&w);
+}
+
 /* A full cluster, one claim leaves and one comes, over and over. */
 static double churn(unsigned nodes, const char *selector)
 {
@@ -172,6 +234,7 @@ BH_TEST(bench_allocate)
         bh_test_skip("set BH_BENCH=1");
         return;
     }
+    fill_parts(100);
     for (size_t i = 0; i < BH_COUNT(sizes); i++) {
         double t = fill(sizes[i], own, 1, BH_DRA_PACK, "own selector, scored");
 
