@@ -33,6 +33,8 @@ static void tell(void *arg, struct bh_str key)
     t->n += (size_t)snprintf(t->text + t->n, sizeof(t->text) - t->n, "%.*s ", BH_SF(key));
 }
 
+BH_PRINTF(3, 4)
+BH_PRINTF(3, 4)
 static struct bh_obj *object(struct bh_arena *a, const struct bh_kind *k, const char *fmt, ...)
 {
     struct bh_err err = {0};
