@@ -212,7 +212,7 @@ int bh_apiserver_listen(struct bh_apiserver *srv, const struct bh_apiserver_list
     }
     if (bh_str_eqc(bh_s(o->bind_address), "0.0.0.0"))
         lo.host = NULL;
-    r = bh_serving_tls(o, srv->client_ca_file, &tls, &srv->kubelet_tls, err);
+    r = bh_serving_tls(o, srv->client_ca_file, &srv->kubelet_files, &tls, &srv->kubelet_tls, err);
     if (r < 0)
         return r;
     lo.tls = tls;

@@ -332,6 +332,12 @@ static void upkeep(void *arg)
 
 /* ---- life ---- */
 
+/* A path for the life of the server. */
+static const char *kept(struct bh_apiserver *srv, const char *path)
+{
+    return path ? bh_str_dup(srv->a, bh_s(path)).p : NULL;
+}
+
 static int set_up(struct bh_apiserver *srv, const struct bh_apiserver_opts *o, struct bh_err *err)
 {
     int r;
@@ -347,7 +353,10 @@ static int set_up(struct bh_apiserver *srv, const struct bh_apiserver_opts *o, s
         bh_str_dup(srv->a, bh_s(o->service_cidr ? o->service_cidr : "10.96.0.0/16"));
     srv->authorize = o->authorize;
     srv->authorize_arg = o->authorize_arg;
-    srv->client_ca_file = o->client_ca_file ? bh_str_dup(srv->a, bh_s(o->client_ca_file)).p : NULL;
+    srv->client_ca_file = kept(srv, o->client_ca_file);
+    srv->kubelet_files = (struct bh_kubelet_files){kept(srv, o->kubelet_certificate_authority),
+                                                   kept(srv, o->kubelet_client_certificate),
+                                                   kept(srv, o->kubelet_client_key)};
     srv->always_allow = o->authorization_mode && strcmp(o->authorization_mode, "AlwaysAllow") == 0;
     if (!srv->authorize) {
         srv->authorize = bh_authz_builtin;

@@ -5,6 +5,7 @@
 #include "apiserver/apiserver.h"
 #include "apiserver/pipeline.h"
 #include "apiserver/rq.h"
+#include "apiserver/serving_certs.h"
 #include "apiserver/watch_cache.h"
 #include "net/loop.h"
 
@@ -40,6 +41,7 @@ struct bh_apiserver {
     struct bh_frame_cache *frames;
     struct bh_tls *kubelet_tls; /* how agents are spoken to; NULL before bh_apiserver_listen() */
     const char *client_ca_file;
+    struct bh_kubelet_files kubelet_files;
     struct bh_metrics *metrics;
     bh_authorize_fn authorize;
     void *authorize_arg;

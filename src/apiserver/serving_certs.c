@@ -168,13 +168,42 @@ static int read_pem(struct bh_arena *a, const char *path, struct bh_str *ret, st
     return r;
 }
 
+static int kubelet_tls(struct bh_arena *a, const struct bh_apiserver_listen_opts *o,
+                       const struct bh_kubelet_files *k, const struct bh_pki_pair *ca,
+                       struct bh_tls **ret, struct bh_err *err)
+{
+    static struct bh_str masters[] = {BH_S_INIT("system:masters")};
+    struct bh_pki_req req = {.cn = BH_S("kube-apiserver-kubelet-client"),
+                             .orgs = masters,
+                             .orgs_n = 1,
+                             .client = true,
+                             .days = LEAF_DAYS};
+    struct bh_pki_pair client = {{NULL, 0}, {NULL, 0}};
+    struct bh_tls_opts to = {.insecure_skip_verify = !k->ca};
+    int r = 0;
+
+    if (k->cert)
+        r = bh_pki_load(a, k->cert, k->key ? k->key : k->cert, &client, err);
+    else if (o->cert_dir)
+        r = load_or_issue(a, o->cert_dir, "apiserver-kubelet-client", ca, &req, &client, err);
+    if (r == 0 && k->ca)
+        r = read_pem(a, k->ca, &to.ca_pem, err);
+    if (r < 0)
+        return r;
+    to.cert_pem = client.cert_pem;
+    to.key_pem = client.key_pem;
+    *ret = bh_tls_new(&to, err);
+    return *ret ? 0 : err ? -(int)err->code : -BH_E_INTERNAL;
+}
+
 int bh_serving_tls(const struct bh_apiserver_listen_opts *o, const char *client_ca_file,
-                   struct bh_tls **ret, struct bh_tls **ret_kubelet, struct bh_err *err)
+                   const struct bh_kubelet_files *k, struct bh_tls **ret,
+                   struct bh_tls **ret_kubelet, struct bh_err *err)
 {
     static const char *const alpn[] = {"http/1.1", NULL};
     BH_AUTO_ARENA a = bh_arena_new(0);
-    struct bh_pki_pair ca = {{NULL, 0}, {NULL, 0}}, pair, client = {{NULL, 0}, {NULL, 0}};
-    struct bh_tls_opts to = {.server = true, .alpn = alpn}, ko = {.insecure_skip_verify = true};
+    struct bh_pki_pair ca = {{NULL, 0}, {NULL, 0}}, pair;
+    struct bh_tls_opts to = {.server = true, .alpn = alpn};
     int r = 0;
 
     if (o->cert_dir)
@@ -204,22 +233,5 @@ int bh_serving_tls(const struct bh_apiserver_listen_opts *o, const char *client_
     *ret = bh_tls_new(&to, err);
     if (!*ret)
         return err ? -(int)err->code : -BH_E_INTERNAL;
-    if (o->cert_dir && !*ret_kubelet) {
-        static struct bh_str masters[] = {BH_S_INIT("system:masters")};
-        struct bh_pki_req req = {.cn = BH_S("kube-apiserver-kubelet-client"),
-                                 .orgs = masters,
-                                 .orgs_n = 1,
-                                 .client = true,
-                                 .days = LEAF_DAYS};
-
-        r = load_or_issue(a, o->cert_dir, "apiserver-kubelet-client", &ca, &req, &client, err);
-        if (r < 0)
-            return r;
-        ko.cert_pem = client.cert_pem;
-        ko.key_pem = client.key_pem;
-        *ret_kubelet = bh_tls_new(&ko, err);
-        if (!*ret_kubelet)
-            return err ? -(int)err->code : -BH_E_INTERNAL;
-    }
-    return 0;
+    return *ret_kubelet ? 0 : kubelet_tls(a, o, k, &ca, ret_kubelet, err);
 }
