@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The story of README, played and checked step by step: `make demo`, and a test.
 
-    story.py [--data DIR] [--port N] [--kubelet-root DIR] [--keep]
+    story.py [--data DIR] [--port N] [--kubelet-root DIR] [--keep] [--processes]
 
 Every step asserts what it shows; the first that does not hold ends the story with exit status 1. The cluster is started by `bulkhead up
---background` (one that runs already is used as it is) and left running with --keep. kubectl and grpcio are upstream's.
+--background` (one that runs already is used as it is) and left running with --keep. With --processes every role is a process of its own that
+knows the others over HTTPS alone: API server, scheduler, controller manager, kubelet, driver. kubectl and grpcio are upstream's.
 """
-import argparse, json, os, re, subprocess, sys, time
+import argparse, json, os, re, signal, subprocess, sys, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "lib"))
@@ -77,8 +78,18 @@ class Story:
             cmd += ["--port", str(self.a.port)]
         return run(*cmd)
 
+    who = "the server was"
+
     def server_pid(self):
         return int(open(os.path.join(self.a.data, "bulkhead.pid")).read())
+
+    def kill(self):
+        pid = self.server_pid()
+        os.kill(pid, 9)
+        until("the end of the server", lambda: not os.path.exists("/proc/%d" % pid))
+
+    def down(self):
+        run(BULKHEAD, "down", "--purge", "--data-dir", self.a.data, "--kubelet-root", self.a.kubelet_root, ok=False)
 
     # -- objects
 
@@ -255,14 +266,11 @@ class Story:
         prepared = self.prepared()
         allocations = {c["metadata"]["uid"]: c["status"].get("allocation") for c in self.get("resourceclaims")["items"]}
         slices = {s["metadata"]["uid"] for s in self.get("resourceslices")["items"]}
-        pid = self.server_pid()
-        os.kill(pid, 9)
         t = time.time()
-        until("the end of the server", lambda: not os.path.exists("/proc/%d" % pid))
+        self.kill()
         time.sleep(0.5)
         self.up()
-        say("5. the server was killed with SIGKILL and started again, ready %.2f s after the kill" % (time.time() - t))
-        check(self.server_pid() != pid, "a new server process")
+        say("5. %s killed with SIGKILL and started again, ready %.2f s after the kill" % (self.who, time.time() - t))
         until("running pods", lambda: self.running(self.left))
         check(self.identity(self.left) == before, "same containers, same processes, no restarts", self.identity(self.left))
         now = {c["metadata"]["uid"]: c["status"].get("allocation") for c in self.get("resourceclaims")["items"]}
@@ -300,15 +308,88 @@ class Story:
         say("the end")
 
 
+class Processes(Story):
+    """The same, with five processes in place of one. Certificates and kubeconfigs are those that `up` makes."""
+    who = "all five processes were"
+
+    def __init__(self, args):
+        super().__init__(args)
+        self.a.port = self.a.port or 6443
+        self.running_now = {}
+
+    def path(self, *parts):
+        return os.path.join(self.a.data, *parts)
+
+    def spawn(self, name, *args):
+        with open(self.path(name + ".log"), "ab") as log:
+            p = subprocess.Popen([BULKHEAD, name, *args], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        self.running_now[name] = p
+        if os.environ.get("DIR"):  # tests/lib/suite.sh ends what lies there
+            open(os.path.join(os.environ["DIR"], "pids", str(p.pid)), "w").close()
+
+    def up(self):
+        if not os.path.exists(self.path("kubeconfig")):
+            super().up()
+            run(BULKHEAD, "down", "--data-dir", self.a.data, "--kubelet-root", self.a.kubelet_root)
+        pki = lambda name: self.path("pki", name)  # noqa: E731
+        node = re.search(r"system:node:([^/\s,]+)", run("openssl", "x509", "-noout", "-subject", "-in", pki("kubelet.crt"))).group(1)
+        self.spawn("apiserver", "--data-dir", self.path("store-of-its-own"), "--bind-address", "127.0.0.1", "--secure-port", str(self.a.port),
+                   "--client-ca-file", pki("ca.crt"), "--tls-cert-file", pki("apiserver.crt"), "--tls-private-key-file", pki("apiserver.key"),
+                   "--authorization-mode", "Node,RBAC", "--disable-admission-plugins", "ServiceAccount",
+                   "--kubelet-certificate-authority", pki("ca.crt"), "--kubelet-client-certificate", pki("apiserver-kubelet-client.crt"),
+                   "--kubelet-client-key", pki("apiserver-kubelet-client.key"))
+        # They may come before the server does, and have to wait for it.
+        self.spawn("scheduler", "--kubeconfig", self.path("scheduler.kubeconfig"), "--leader-elect=false")
+        self.spawn("controller-manager", "--kubeconfig", self.path("controller-manager.kubeconfig"), "--leader-elect=false")
+        self.spawn("kubelet", "--kubeconfig", self.path("kubelet.kubeconfig"), "--root-dir", self.a.kubelet_root, "--data-dir", self.a.data,
+                   "--hostname-override", node, "--node-ip", "127.0.0.1", "--address", "127.0.0.1", "--port", str(self.a.port + 1),
+                   "--tls-cert-file", pki("kubelet-serving.crt"), "--tls-private-key-file", pki("kubelet-serving.key"), "--client-ca-file", pki("ca.crt"))
+        self.spawn("gpu-driver", "--simulate", "8", "--kubeconfig", self.path("driver.kubeconfig"), "--node-name", node,
+                   "--kubelet-root", self.a.kubelet_root, "--data-dir", self.path("driver"), "--cdi-dir", self.path("cdi"))
+        until("the API server", lambda: run(KUBECTL, "--kubeconfig", self.kubeconfig, "get", "--raw", "/readyz") == "ok")
+        if not self.kubectl("get", "deviceclass", DRIVER, "--ignore-not-found"):
+            self.create({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": DRIVER},
+                         "spec": {"selectors": [{"cel": {"expression": 'device.driver == "%s"' % DRIVER}}]}})
+
+        def ready():
+            for name, p in self.running_now.items():
+                if p.poll() is not None:
+                    raise SystemExit("%s ended with status %d: %s" % (name, p.returncode, open(self.path(name + ".log")).read()[-2000:]))
+            nodes = self.get("nodes")["items"]
+            return (sum(len(s["spec"]["devices"]) for s in self.get("resourceslices")["items"]) == 8 and len(nodes) == 1 and
+                    any(c["type"] == "Ready" and c["status"] == "True" for c in nodes[0]["status"].get("conditions", [])))
+        until("a node with eight devices", ready, 60)
+
+    def kill(self):
+        for p in self.running_now.values():
+            p.kill()
+        for p in self.running_now.values():
+            p.wait()
+
+    def down(self):
+        for p in reversed(list(self.running_now.values())):
+            p.send_signal(signal.SIGTERM)
+        for name, p in self.running_now.items():
+            try:
+                if p.wait(10):
+                    print("%s ended with status %d" % (name, p.returncode))
+            except subprocess.TimeoutExpired:
+                print("%s did not end" % name)
+                p.kill()
+                p.wait()
+        super().down()
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--data", default=os.environ.get("DATA") or "/var/lib/bulkhead")
     p.add_argument("--port", type=int, default=int(os.environ.get("PORT") or 0))
     p.add_argument("--kubelet-root", default=os.environ.get("KUBELET_ROOT") or "/var/lib/kubelet")
     p.add_argument("--keep", action="store_true")
+    p.add_argument("--processes", action="store_true")
     a = p.parse_args()
     a.data = os.path.abspath(a.data)
-    story = Story(a)
+    story = (Processes if a.processes else Story)(a)
     try:
         story.play()
     except AssertionError as e:
@@ -316,7 +397,7 @@ def main():
         return 1
     finally:
         if not a.keep:
-            run(BULKHEAD, "down", "--purge", "--data-dir", a.data, "--kubelet-root", a.kubelet_root, ok=False)
+            story.down()
     return 0
 
 
