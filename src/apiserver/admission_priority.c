@@ -17,6 +17,20 @@ static const struct bh_scheduling_v1_priority_class *find_class(struct bh_rq *rq
     return o ? bh_obj_struct(o) : NULL;
 }
 
+/* The two classes of the system are there even when none can be stored. */
+static const struct bh_scheduling_v1_priority_class *system_class(struct bh_str name)
+{
+    static const struct bh_scheduling_v1_priority_class classes[] = {
+        {.metadata = {.name = BH_S_INIT("system-cluster-critical")}, .value = 2000000000},
+        {.metadata = {.name = BH_S_INIT("system-node-critical")}, .value = 2000001000},
+    };
+
+    for (size_t i = 0; i < BH_COUNT(classes); i++)
+        if (bh_str_eq(classes[i].metadata.name, name))
+            return &classes[i];
+    return NULL;
+}
+
 /* The class that counts when a pod names none: the lowest of those marked as the global default. */
 static const struct bh_scheduling_v1_priority_class *default_class(struct bh_rq *rq)
 {
@@ -46,6 +60,8 @@ int bh_admit_priority(struct bh_rq *rq, struct bh_core_v1_pod *p, const struct b
     (void)old;
     if (s->priority_class_name.n > 0) {
         c = find_class(rq, s->priority_class_name);
+        if (!c)
+            c = system_class(s->priority_class_name);
         if (!c)
             return bh_fail_forbidden(rq, rq->kind, p->metadata.name,
                                      "no PriorityClass with name %.*s was found",

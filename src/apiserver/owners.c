@@ -19,13 +19,12 @@ void bh_dedup_owners(struct bh_rq *rq, struct bh_meta_v1_object_meta *m)
     bool doubles = false;
 
     for (size_t i = 0; i < m->owner_references.n; i++) {
-        bool again = false, whole = false;
+        bool whole = false;
 
         for (size_t j = 0; j < n; j++) {
-            again |= bh_str_eq(v[j].uid, v[i].uid);
             whole |= same_owner(&v[j], &v[i]);
         }
-        if (again) {
+        if (whole) {
             bh_buf_addf(&uids, "%s%.*s", uids.n > 0 ? ", " : "", BH_SF(v[i].uid));
             doubles = true;
         }

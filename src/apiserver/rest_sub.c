@@ -155,6 +155,17 @@ int bh_rest_binding(struct bh_rq *rq)
 
 /* ---- eviction ---- */
 
+/* The older version of the form is taken too. */
+static int decode_eviction(struct bh_rq *rq, void **ret)
+{
+    struct bh_str api_version, kind;
+
+    if (bh_json_peek_kind(rq->body, rq->a, &api_version, &kind, NULL) == 0 &&
+        bh_str_eqc(api_version, "policy/v1beta1") && bh_str_eqc(kind, "Eviction"))
+        return bh_body_decode_json(rq, &bh_policy_v1_eviction_kind, rq->body, ret);
+    return bh_body_decode(rq, &bh_policy_v1_eviction_kind, ret);
+}
+
 static int evict(struct bh_rq *rq)
 {
     struct bh_policy_v1_eviction *e;
@@ -163,7 +174,7 @@ static int evict(struct bh_rq *rq)
     int r = bh_options_write(rq, "CreateOptions");
 
     if (r == 0)
-        r = bh_body_decode(rq, &bh_policy_v1_eviction_kind, &msg);
+        r = decode_eviction(rq, &msg);
     if (r < 0)
         return r;
     e = msg;
