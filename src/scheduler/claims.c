@@ -5,12 +5,12 @@
 #include "dra/node_selector.h"
 #include "scheduler/sched_int.h"
 
-enum claim_ref { REF_NONE_YET, REF_NOT_NEEDED, REF_NAME };
+enum claim_name_kind { REF_NONE_YET, REF_NOT_NEEDED, REF_NAME };
 
 /* The name of the claim behind an entry of spec.resourceClaims. */
-static enum claim_ref claim_name(const struct bh_core_v1_pod *p,
-                                 const struct bh_core_v1_pod_resource_claim *ref,
-                                 struct bh_str *ret)
+static enum claim_name_kind claim_name(const struct bh_core_v1_pod *p,
+                                       const struct bh_core_v1_pod_resource_claim *ref,
+                                       struct bh_str *ret)
 {
     if (ref->has_resource_claim_name) {
         *ret = ref->resource_claim_name;
@@ -95,18 +95,9 @@ bool sched_claims_there(struct bh_scheduler *s, const struct spod *pod, struct b
     return true;
 }
 
-bool sched_claim_of_pod(const struct spod *pod, const struct bh_obj *claim)
+bool sched_claim_named(const struct spod *pod, size_t i, struct bh_str *ret)
 {
-    if (!pod->p->spec.resource_claims.n || !bh_str_eq(pod->obj->ns, claim->ns))
-        return false;
-    for (size_t i = 0; i < pod->p->spec.resource_claims.n; i++) {
-        struct bh_str name;
-
-        if (claim_name(pod->p, &pod->p->spec.resource_claims.p[i], &name) == REF_NAME &&
-            bh_str_eq(name, claim->name))
-            return true;
-    }
-    return false;
+    return claim_name(pod->p, &pod->p->spec.resource_claims.p[i], ret) == REF_NAME;
 }
 
 static bool refuse(struct cycle *c, struct bh_str text)

@@ -299,9 +299,14 @@ static void failed(struct cycle *c)
         return;
     }
     post_filter(c);
-    m = explained(c, sched_message(c));
-    sched_requeue(c->s, c->pod, c->rejected_by ? c->rejected_by : 1u << PL_NONE, false);
-    sched_say(c->s, c->pod, "Unschedulable", bounded(m), true);
+    m = bounded(explained(c, sched_message(c)));
+    if (!c->rejected_by)
+        c->rejected_by = 1u << PL_NONE;
+    /* A pod that something is being freed for is not like the others. */
+    if (!c->pod->nominated && !c->prefilter_msg.n && !c->ext)
+        sched_failure_note(c->s, c->pod, c->rejected_by, m);
+    sched_requeue(c->s, c->pod, c->rejected_by, false);
+    sched_say(c->s, c->pod, "Unschedulable", m, true);
 }
 
 void sched_attempt(struct bh_scheduler *s, struct spod *pod)
@@ -309,8 +314,15 @@ void sched_attempt(struct bh_scheduler *s, struct spod *pod)
     BH_AUTO_ARENA a = bh_arena_new(0);
     struct cycle c = {.s = s, .pod = pod, .a = a};
     const struct candidate *k;
+    const struct failure *f;
 
     s->attempts++;
+    f = sched_failure(s, pod);
+    if (f) {
+        sched_requeue(s, pod, f->rejected_by, false);
+        sched_say(s, pod, "Unschedulable", f->message, true);
+        return;
+    }
     c.counts = bh_new_n(a, uint32_t, R_TEXT);
     c.verdicts = bh_arena_alloc(a, s->nodes.n + 1);
     if (!s->nodes.n || !sched_prefilter(&c) || !find_nodes(&c) || !c.feasible_n) {

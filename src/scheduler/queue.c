@@ -116,6 +116,78 @@ static void backoff_rearm(struct bh_scheduler *s)
         bh_timer_start_ns(&s->backoff_timer, at > now ? at - now : 0);
 }
 
+/* ---- pods by their claims ---- */
+
+static struct claim_pods *claim_pods_of(struct bh_scheduler *s, struct bh_str ns,
+                                        struct bh_str name, bool make)
+{
+    BH_AUTO_BUF key = {.max = 1024};
+    struct claim_pods *c;
+
+    bh_buf_addf(&key, "%.*s/%.*s", BH_SF(ns), BH_SF(name));
+    c = bh_map_get(&s->claim_pods, bh_buf_str(&key));
+    if (c || !make)
+        return c;
+    c = bh_calloc(1, sizeof(*c));
+    bh_list_init(&c->refs);
+    c->key = bh_strdup_c(bh_buf_str(&key));
+    (void)bh_map_put(&s->claim_pods, bh_s(c->key), c);
+    return c;
+}
+
+static void refs_add(struct bh_scheduler *s, struct spod *pod)
+{
+    size_t n = pod->p->spec.resource_claims.n;
+
+    if (!n || pod->refs)
+        return;
+    pod->refs = bh_calloc(n, sizeof(*pod->refs));
+    for (size_t i = 0; i < n; i++) {
+        struct claim_ref *r = &pod->refs[pod->refs_n];
+        struct bh_str name;
+
+        if (!sched_claim_named(pod, i, &name))
+            continue;
+        pod->refs_n++;
+        r->pod = pod;
+        r->in = claim_pods_of(s, pod->obj->ns, name, true);
+        bh_list_add_tail(&r->in->refs, &r->link);
+    }
+}
+
+static void refs_drop(struct bh_scheduler *s, struct spod *pod)
+{
+    for (uint32_t i = 0; i < pod->refs_n; i++) {
+        struct claim_pods *c = pod->refs[i].in;
+
+        bh_list_del(&pod->refs[i].link);
+        if (!bh_list_empty(&c->refs))
+            continue;
+        (void)bh_map_del(&s->claim_pods, bh_s(c->key));
+        bh_free(c->key);
+        bh_free(c);
+    }
+    bh_free(pod->refs);
+    pod->refs = NULL;
+    pod->refs_n = 0;
+}
+
+static void count_waiting(struct bh_scheduler *s, const struct spod *pod, bool more)
+{
+    for (uint32_t left = pod->rejected_by; left; left &= left - 1) {
+        size_t *n = &s->waiting_by[__builtin_ctz(left)];
+
+        *n = more ? *n + 1 : *n - 1;
+    }
+}
+
+static void gate(struct bh_scheduler *s, struct spod *pod)
+{
+    pod->where = POD_GATED;
+    bh_list_add_tail(&s->gated, &pod->link);
+    refs_add(s, pod);
+}
+
 static void take_out(struct bh_scheduler *s, struct spod *pod)
 {
     switch ((enum pod_where)pod->where) {
@@ -124,8 +196,13 @@ static void take_out(struct bh_scheduler *s, struct spod *pod)
         heap_del(heap_of(s, pod), pod);
         break;
     case POD_WAITING:
+        count_waiting(s, pod, false);
+        bh_list_del(&pod->link);
+        refs_drop(s, pod);
+        break;
     case POD_GATED:
         bh_list_del(&pod->link);
+        refs_drop(s, pod);
         break;
     case POD_OFF:
     case POD_BINDING:
@@ -179,14 +256,8 @@ void sched_enqueue(struct bh_scheduler *s, struct spod *pod)
     pod->seq = ++s->seq;
     if (!pod->added_ns)
         pod->added_ns = bh_loop_mono_ns(s->loop) + 1;
-    if (pod->p->spec.scheduling_gates.n) {
-        pod->where = POD_GATED;
-        bh_list_add_tail(&s->gated, &pod->link);
-        return;
-    }
-    if (!sched_claims_there(s, pod, a, NULL)) {
-        pod->where = POD_GATED;
-        bh_list_add_tail(&s->gated, &pod->link);
+    if (pod->p->spec.scheduling_gates.n || !sched_claims_there(s, pod, a, NULL)) {
+        gate(s, pod);
         return;
     }
     put_back(s, pod);
@@ -217,6 +288,8 @@ void sched_requeue(struct bh_scheduler *s, struct spod *pod, uint32_t rejected_b
     }
     pod->where = POD_WAITING;
     bh_list_add_tail(&s->waiting, &pod->link);
+    count_waiting(s, pod, true);
+    refs_add(s, pod);
 }
 
 struct spod *sched_queue_pop(struct bh_scheduler *s)
@@ -224,8 +297,7 @@ struct spod *sched_queue_pop(struct bh_scheduler *s)
     struct spod *pod;
 
     /* Back-off serves the others: it is cut short when there are none, or none as important. */
-    if (s->active.n &&
-        (!s->backoff.n || s->backoff.p[0]->priority <= s->active.p[0]->priority)) {
+    if (s->active.n && (!s->backoff.n || s->backoff.p[0]->priority <= s->active.p[0]->priority)) {
         pod = s->active.p[0];
         heap_del(&s->active, pod);
     } else if (s->backoff.n) {
@@ -291,18 +363,6 @@ static bool ports_freed(const struct spod *waiting, const struct spod *gone)
     return false;
 }
 
-static bool claim_helps(const struct spod *waiting, const struct happening *h)
-{
-    const struct bh_resource_v1_resource_claim *o = h->old ? bh_obj_struct(h->old) : NULL;
-    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(h->obj);
-
-    if (o && o->status.allocation && !c->status.allocation)
-        return true; /* devices got free */
-    if (!sched_claim_of_pod(waiting, h->obj))
-        return false;
-    return !o || !bh_msg_equal(&bh_resource_v1_resource_claim_status_type, &o->status, &c->status);
-}
-
 static bool helps(const struct spod *pod, enum plugin pl, const struct happening *h)
 {
     if (!(interests[pl] & h->ev))
@@ -311,8 +371,6 @@ static bool helps(const struct spod *pod, enum plugin pl, const struct happening
         return room(pod, h->node);
     if (h->ev == EV_POD_GONE && pl == PL_NODE_PORTS)
         return ports_freed(pod, h->pod);
-    if (h->ev == EV_CLAIM)
-        return claim_helps(pod, h);
     return true;
 }
 
@@ -320,44 +378,81 @@ static void wake(struct bh_scheduler *s, struct spod *pod)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
 
-    bh_list_del(&pod->link);
-    pod->where = POD_OFF;
-    if (pod->p->spec.resource_claims.n && !sched_claims_there(s, pod, a, NULL)) {
-        pod->where = POD_GATED; /* a claim of it went meanwhile: it has to come back first */
-        bh_list_add_tail(&s->gated, &pod->link);
+    take_out(s, pod);
+    if (pod->p->spec.resource_claims.n && !sched_claims_there(s, pod, a, NULL))
+        gate(s, pod); /* a claim of it went meanwhile: it has to come back first */
+    else
+        put_back(s, pod);
+}
+
+static void wake_all(struct bh_scheduler *s, const struct happening *h)
+{
+    uint32_t hopeful = 0;
+
+    s->epoch++;
+    for (uint32_t pl = 0; pl < PL__MAX; pl++)
+        if (s->waiting_by[pl] && interests[pl] & h->ev)
+            hopeful |= 1u << pl;
+    if (!hopeful)
         return;
+    bh_list_for_safe(it, &s->waiting)
+    {
+        struct spod *pod = bh_container(it, struct spod, link);
+
+        for (uint32_t left = pod->rejected_by & hopeful; left; left &= left - 1) {
+            enum plugin pl = (enum plugin)__builtin_ctz(left);
+
+            if (!helps(pod, pl, h))
+                continue;
+            bh_log(BH_DEBUG, "pod may fit now", BH_STR("pod", pod->obj->name),
+                   BH_I64("event", h->ev), BH_I64("plugin", pl));
+            wake(s, pod);
+            break;
+        }
     }
-    put_back(s, pod);
+}
+
+/* Pods that name the claim. An event about nothing but what others wrote into it helps nobody. */
+static void wake_of_claim(struct bh_scheduler *s, const struct bh_obj *claim, bool changed)
+{
+    struct claim_pods *c = claim_pods_of(s, claim->ns, claim->name, false);
+    struct spod **list;
+    size_t n = 0, k = 0;
+
+    if (!c)
+        return;
+    bh_list_for(it, &c->refs) n++;
+    list = bh_calloc(n, sizeof(struct spod *)); /* waking takes them out, and c with the last */
+    bh_list_for(it2, &c->refs) list[k++] = bh_container(it2, struct claim_ref, link)->pod;
+    for (size_t i = 0; i < n; i++) {
+        if (list[i]->where == POD_GATED)
+            sched_enqueue(s, list[i]);
+        else if (list[i]->where == POD_WAITING && changed)
+            wake(s, list[i]);
+    }
+    bh_free(list);
+}
+
+static void claim_happened(struct bh_scheduler *s, const struct happening *h)
+{
+    const struct bh_resource_v1_resource_claim *o = h->old ? bh_obj_struct(h->old) : NULL;
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(h->obj);
+    bool changed =
+        !o || !bh_msg_equal(&bh_resource_v1_resource_claim_status_type, &o->status, &c->status);
+
+    if (changed)
+        s->epoch++;
+    wake_of_claim(s, h->obj, changed);
+    if (o && o->status.allocation && !c->status.allocation)
+        wake_all(s, h); /* devices got free */
 }
 
 void sched_happened(struct bh_scheduler *s, const struct happening *h)
 {
-    bh_list_for_safe(it, &s->waiting)
-    {
-        struct spod *pod = bh_container(it, struct spod, link);
-        uint32_t left = pod->rejected_by;
-
-        while (left) {
-            enum plugin pl = (enum plugin)__builtin_ctz(left);
-
-            left &= left - 1;
-            if (helps(pod, pl, h)) {
-                bh_log(BH_DEBUG, "pod may fit now", BH_STR("pod", pod->obj->name),
-                       BH_I64("event", h->ev), BH_I64("plugin", pl));
-                wake(s, pod);
-                break;
-            }
-        }
-    }
-    if (h->ev != EV_CLAIM)
-        return;
-    bh_list_for_safe(it2, &s->gated)
-    {
-        struct spod *pod = bh_container(it2, struct spod, link);
-
-        if (!pod->p->spec.scheduling_gates.n && sched_claim_of_pod(pod, h->obj))
-            sched_enqueue(s, pod);
-    }
+    if (h->ev == EV_CLAIM)
+        claim_happened(s, h);
+    else
+        wake_all(s, h);
 }
 
 bool sched_same_labels(const struct bh_str_map *a, const struct bh_str_map *b)
@@ -422,4 +517,5 @@ void sched_queue_done(struct bh_scheduler *s)
     bh_free(s->active.p);
     bh_free(s->backoff.p);
     bh_free(s->error_backoff.p);
+    bh_map_done(&s->claim_pods);
 }

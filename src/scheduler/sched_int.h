@@ -124,15 +124,36 @@ struct spod {
     int64_t added_ns; /* when it came into the active queue first */
     int64_t ready_ns; /* end of its back-off */
     uint32_t attempts;
-    bool failed_by_error; /* its back-off is waited for even when nothing else is to be done */
-    size_t heap_at;       /* index + 1 in the heap of its queue */
-    uint64_t seq;         /* ties in order of arrival */
-    struct bh_link link;  /* waiting, gated */
-    uint32_t rejected_by; /* bits of enum plugin */
-    uint64_t said;        /* hash of the last condition written, 0: none */
+    bool failed_by_error;   /* its back-off is waited for even when nothing else is to be done */
+    size_t heap_at;         /* index + 1 in the heap of its queue */
+    uint64_t seq;           /* ties in order of arrival */
+    struct bh_link link;    /* waiting, gated */
+    uint32_t rejected_by;   /* bits of enum plugin */
+    struct claim_ref *refs; /* gated or waiting: under each of its claims in s->claim_pods */
+    uint32_t refs_n;
+    uint64_t said; /* hash of the last condition written, 0: none */
     struct snode *nominated;
     struct bh_link nominated_link; /* in nominated->nominees */
     struct sbind *bind;
+};
+
+/* Pods that are held up, by the claims they name. */
+struct claim_pods {
+    struct bh_link refs;
+    char *key; /* "ns/name" */
+};
+struct claim_ref {
+    struct bh_link link;
+    struct claim_pods *in;
+    struct spod *pod;
+};
+
+/* That a pod of one kind failed, and how: its likes fail in the same way until something happens.
+ */
+struct failure {
+    uint64_t epoch;
+    uint32_t rejected_by;
+    struct bh_str message; /* heap */
 };
 
 struct pod_list {
@@ -210,6 +231,11 @@ struct bh_scheduler {
 
     struct pod_heap active, backoff, error_backoff;
     struct bh_link waiting, gated;
+    size_t waiting_by[PL__MAX]; /* waiting pods that the plugin refused */
+    struct bh_map claim_pods;   /* "ns/name" -> struct claim_pods */
+    uint64_t epoch;             /* counts events that may help anybody */
+    struct bh_map failures;     /* bytes of a kind -> struct failure */
+    uint64_t failures_epoch;    /* of the last one */
     uint64_t seq;
     struct bh_timer turn, backoff_timer, flush_timer;
     struct bh_link binds, bind_waits;
@@ -277,6 +303,13 @@ struct spod *sched_queue_pop(struct bh_scheduler *s);
 void sched_turn_soon(struct bh_scheduler *s);
 void sched_devices_freed(struct bh_scheduler *s);
 bool sched_same_labels(const struct bh_str_map *a, const struct bh_str_map *b);
+
+/* ---- alike.c: pods that ask for the same ---- */
+/* How a pod like this one failed, if nothing happened since that could help it; else NULL. */
+const struct failure *sched_failure(struct bh_scheduler *s, const struct spod *pod);
+void sched_failure_note(struct bh_scheduler *s, const struct spod *pod, uint32_t rejected_by,
+                        struct bh_str message);
+void sched_failures_done(struct bh_scheduler *s);
 
 /* ---- cycle.c: one attempt ---- */
 
@@ -384,7 +417,8 @@ enum binding_state sched_binding_state(const struct bh_resource_v1_resource_clai
                                        const struct bh_meta_v1_condition **ret_failure);
 struct bh_str sched_claims_postfilter(struct cycle *c); /* upstream's words */
 void sched_claim_remove(struct bh_scheduler *s, const struct bh_obj *o);
-bool sched_claim_of_pod(const struct spod *pod, const struct bh_obj *claim);
+/* Name of the claim behind the entry; false while it has none, or needs none. */
+bool sched_claim_named(const struct spod *pod, size_t i, struct bh_str *ret);
 void sched_claim_written(struct bh_scheduler *s, struct bh_str uid, uint64_t rv);
 
 /* ---- ext.c: extended resources served by devices ---- */

@@ -235,6 +235,7 @@ static void node_deleted(void *arg, struct bh_obj *last)
 {
     struct bh_scheduler *s = arg;
 
+    s->epoch++;
     sched_node_del(s, last->name);
     bh_dra_node_del(s->model, last->name);
 }
@@ -316,6 +317,7 @@ static void slice_deleted(void *arg, struct bh_obj *last)
 {
     struct bh_scheduler *s = arg;
 
+    s->epoch++; /* nobody is helped, but messages change */
     bh_dra_slice_del(s->model, last->name);
 }
 
@@ -551,6 +553,7 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
     }
     bh_map_done(&s->pods);
     sched_queue_done(s);
+    sched_failures_done(s);
     sched_nodes_done(s);
     for (it = 0; bh_map_next(&s->written, &it, NULL, &v);)
         bh_free(v);
