@@ -55,7 +55,7 @@ static int run(struct fix *f, const char *words)
                              .output_max = 1 << 16,
                              .stdout_fd = -1,
                              .stderr_fd = -1,
-                             .timeout_ms = 10000};
+                             .timeout_ms = 60000};
     struct bh_str rest;
     size_t n = 1;
 
