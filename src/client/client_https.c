@@ -5,15 +5,15 @@
  */
 #include <stdio.h>
 
-#include "api/engine.h"
+#include "api/types.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "client/client_int.h"
+#include "client/client_wire.h"
 #include "client/kubeconfig.h"
-#include "data/json.h"
 #include "net/http.h"
 
 #define CALL_TIMEOUT_MS       30000
@@ -36,7 +36,7 @@ struct https_call {
     void *arg;
     struct bh_http_call *http;
     struct bh_watch_handler watch;
-    struct bh_buf pending; /* of a watch: bytes of the event that is not complete yet */
+    struct bh_lines lines; /* of a watch */
     struct bh_err err;     /* of a watch: what ended it */
     int status;
     bool cancelled;
@@ -47,7 +47,7 @@ static void call_leave(struct https_call *k)
 {
     if (--k->busy || !k->cancelled)
         return;
-    bh_buf_done(&k->pending);
+    bh_buf_done(&k->lines.buf);
     bh_free(k);
 }
 
@@ -59,90 +59,6 @@ static void call_done(struct https_call *k)
 }
 
 /* ---- answers ---- */
-
-static int add_item(struct bh_arena *a, const struct bh_kind *kind, struct bh_str raw, size_t *cap,
-                    struct bh_client_res *res)
-{
-    struct bh_err err = {0};
-    struct bh_obj *o = bh_obj_new(kind, raw, 0, &err);
-
-    if (!o)
-        return bh_err_set(&res->err, BH_E_PROTO, "list item: %s", err.msg);
-    bh_arena_grow(a, &res->items, cap, res->items_n + 1, sizeof(struct bh_obj *));
-    res->items[res->items_n++] = o;
-    return 0;
-}
-
-static int parse_items(struct bh_json_rd *r, struct bh_arena *a, const struct bh_kind *kind,
-                       struct bh_client_res *res)
-{
-    size_t cap = 0;
-    struct bh_str raw;
-    int rc;
-
-    if (bh_json_peek(r) == BH_JSON_NULL)
-        return bh_json_take_null(r, &res->err);
-    rc = bh_json_enter(r, &res->err);
-    while (rc >= 0 && (rc = bh_json_next_item(r, &res->err)) > 0) {
-        rc = bh_json_skip(r, &raw, &res->err);
-        if (rc >= 0)
-            rc = add_item(a, kind, raw, &cap, res);
-    }
-    return rc;
-}
-
-static int parse_list_meta(struct bh_json_rd *r, struct bh_client_res *res)
-{
-    struct bh_str key, text;
-    int64_t rv;
-    int rc = bh_json_enter(r, &res->err);
-
-    while (rc >= 0 && (rc = bh_json_next_key(r, &key, &res->err)) > 0) {
-        if (bh_str_eqc(key, "resourceVersion") && bh_json_peek(r) == BH_JSON_STR) {
-            rc = bh_json_take_str(r, &text, &res->err);
-            if (rc >= 0 && bh_str_i64(text, 0, INT64_MAX, &rv))
-                res->list_rv = (uint64_t)rv;
-        } else {
-            rc = bh_json_skip(r, NULL, &res->err);
-        }
-    }
-    return rc;
-}
-
-static void parse_list(struct bh_arena *a, const struct bh_kind *kind, struct bh_str body,
-                       struct bh_client_res *res)
-{
-    struct bh_json_rd r;
-    struct bh_str key;
-    int rc;
-
-    bh_json_rd_init(&r, body, a);
-    rc = bh_json_enter(&r, &res->err);
-    while (rc >= 0 && (rc = bh_json_next_key(&r, &key, &res->err)) > 0) {
-        if (bh_str_eqc(key, "items"))
-            rc = parse_items(&r, a, kind, res);
-        else if (bh_str_eqc(key, "metadata"))
-            rc = parse_list_meta(&r, res);
-        else
-            rc = bh_json_skip(&r, NULL, &res->err);
-    }
-    if (rc < 0)
-        res->err.code = BH_E_PROTO;
-}
-
-/* The object of a 2xx answer, when it is one of the request's kind (a deletion may answer with a
- * Status). */
-static struct bh_obj *parse_object(struct bh_arena *a, const struct bh_kind *kind,
-                                   struct bh_str body)
-{
-    struct bh_str api_version, name;
-    struct bh_err err = {0};
-
-    if (bh_json_peek_kind(body, a, &api_version, &name, &err) < 0 || !bh_str_eq(name, kind->kind) ||
-        !bh_str_eq(api_version, kind->api_version))
-        return NULL;
-    return bh_obj_new(kind, body, 0, &err);
-}
 
 static void https_answered(void *arg, const struct bh_http_response *r, const struct bh_err *err)
 {
@@ -163,9 +79,9 @@ static void https_answered(void *arg, const struct bh_http_response *r, const st
         if (r->status < 200 || r->status > 299)
             bh_client_status(a, r->status, r->body, &res);
         else if (k->verb == BH_VERB_LIST)
-            parse_list(a, k->kind, r->body, &res);
+            bh_wire_list(a, k->kind, r->body, &res);
         else
-            res.obj = obj = parse_object(a, k->kind, r->body);
+            res.obj = obj = bh_wire_object(a, k->kind, r->body);
     }
     if (k->fn)
         k->fn(k->arg, &res);
@@ -180,56 +96,13 @@ static void https_answered(void *arg, const struct bh_http_response *r, const st
 
 /* ---- watches ---- */
 
-static void watch_error(struct https_call *k, struct bh_arena *a, struct bh_str status)
-{
-    struct bh_client_res res = {0};
-
-    bh_client_status(a, 0, status, &res);
-    k->err = res.err;
-    if (k->err.code == BH_OK)
-        k->err.code = BH_E_INTERNAL;
-}
-
 static void watch_event(struct https_call *k, struct bh_str line)
 {
-    BH_AUTO_ARENA a = bh_arena_new(0);
-    static const struct {
-        const char *name;
-        enum bh_cw_type type;
-    } types[] = {{"ADDED", BH_CW_ADDED}, {"MODIFIED", BH_CW_MODIFIED}, {"DELETED", BH_CW_DELETED}};
-    struct bh_str key, type = {0}, raw = {0};
-    struct bh_err err = {0};
-    struct bh_json_rd r;
-    struct bh_obj *o;
-    int rc;
+    struct bh_wire_event ev = {0};
 
-    bh_json_rd_init(&r, line, a);
-    rc = bh_json_enter(&r, &err);
-    while (rc >= 0 && (rc = bh_json_next_key(&r, &key, &err)) > 0) {
-        if (bh_str_eqc(key, "type"))
-            rc = bh_json_take_str(&r, &type, &err);
-        else
-            rc = bh_json_skip(&r, bh_str_eqc(key, "object") ? &raw : NULL, &err);
-    }
-    if (rc < 0 || !raw.n) {
-        (void)bh_err_set(&k->err, BH_E_PROTO, "watch event: %s", err.msg);
-        return;
-    }
-    if (bh_str_eqc(type, "ERROR")) {
-        watch_error(k, a, raw);
-        return;
-    }
-    o = bh_obj_new(k->kind, raw, 0, &err);
-    if (!o) {
-        (void)bh_err_set(&k->err, BH_E_PROTO, "watch event: %s", err.msg);
-        return;
-    }
-    if (bh_str_eqc(type, "BOOKMARK"))
-        k->watch.event(k->watch.arg, BH_CW_BOOKMARK, NULL, o->rv);
-    for (size_t i = 0; i < BH_COUNT(types); i++)
-        if (bh_str_eqc(type, types[i].name))
-            k->watch.event(k->watch.arg, types[i].type, o, o->rv);
-    (void)bh_obj_unref(o);
+    if (bh_wire_event(k->kind, line, &ev, &k->err) == 0)
+        k->watch.event(k->watch.arg, ev.type, ev.obj, ev.rv);
+    (void)bh_obj_unref(ev.obj);
 }
 
 static void watch_head(void *arg, const struct bh_http_response *r)
@@ -242,24 +115,17 @@ static void watch_head(void *arg, const struct bh_http_response *r)
 static void watch_chunk(void *arg, struct bh_str data)
 {
     struct https_call *k = arg;
-    size_t used = 0;
+    struct bh_str line;
 
     k->busy++;
-    bh_buf_adds(&k->pending, data);
-    if (k->pending.overflow)
+    bh_lines_feed(&k->lines, data);
+    if (k->lines.buf.overflow)
         (void)bh_err_set(&k->err, BH_E_PROTO, "watch event too large");
     /* Servers end each event with a newline; JSON strings hold none. */
-    while (k->status == 200 && !k->cancelled && k->err.code == BH_OK) {
-        struct bh_str rest = bh_str_sub(bh_buf_str(&k->pending), used, k->pending.n);
-        ptrdiff_t end = bh_str_chr(rest, '\n', 0);
-
-        if (end < 0)
-            break;
-        if (end > 0)
-            watch_event(k, bh_str_sub(rest, 0, (size_t)end));
-        used += (size_t)end + 1;
-    }
-    bh_buf_drop_front(&k->pending, used);
+    while (k->status == 200 && !k->cancelled && k->err.code == BH_OK &&
+           bh_lines_next(&k->lines, &line))
+        if (line.n)
+            watch_event(k, line);
     if (k->err.code != BH_OK && !k->cancelled) {
         struct bh_http_call *http = k->http;
 
@@ -280,7 +146,7 @@ static void watch_done(void *arg, const struct bh_http_response *r, const struct
     if (r && k->status != 200) {
         struct bh_client_res res = {0};
 
-        bh_client_status(a, k->status, bh_buf_str(&k->pending), &res);
+        bh_client_status(a, k->status, bh_lines_rest(&k->lines), &res);
         k->err = res.err;
     } else if (!r && err->code != BH_OK && k->status != 200) {
         k->err = *err; /* never began; one that began and broke is resumed at once */
@@ -300,7 +166,7 @@ static struct https_call *https_new_call(struct https *c, uint64_t id,
     k->id = id;
     k->kind = req->kind;
     k->verb = req->verb;
-    k->pending.max = WATCH_EVENT_BYTES_MAX;
+    k->lines.buf.max = WATCH_EVENT_BYTES_MAX;
     bh_list_add_tail(&c->calls, &k->link);
     return k;
 }

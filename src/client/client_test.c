@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/test.h"
 #include "client/client_int.h"
+#include "client/client_wire.h"
 #include "client/world_test.h"
 
 #define CM &bh_core_v1_config_map_kind
@@ -304,4 +305,130 @@ BH_TEST(client_statuses)
         BH_EQ(res.err.code, t[i].code);
         BH_STREQ(bh_s(res.err.msg), t[i].message);
     }
+}
+
+/* ---- what a server sends ---- */
+
+#define EVENT(type, name, rv)                                                                      \
+    "{\"type\":\"" type                                                                            \
+    "\",\"object\":{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{"                   \
+    "\"name\":\"" name "\",\"namespace\":\"n\",\"resourceVersion\":\"" rv "\"}}}\n"
+
+BH_TEST(wire_watch_in_pieces_of_every_size)
+{
+    static const char stream[] =
+        EVENT("ADDED", "a", "1") "\n" EVENT("MODIFIED", "a", "2") EVENT("NEWS", "a", "3")
+            EVENT("DELETED", "a", "4") "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"ConfigMap\","
+                                       "\"metadata\":{\"resourceVersion\":\"9\"}}}\n{\"type\":";
+
+    for (size_t piece = 1; piece <= sizeof(stream); piece++) {
+        struct bh_lines l = {.buf = {.max = 4096}};
+        BH_AUTO_BUF got = {0};
+        struct bh_str line;
+
+        for (size_t at = 0; at < sizeof(stream) - 1; at += piece) {
+            bh_lines_feed(&l, bh_str_sub(bh_s(stream), at, at + piece));
+            while (bh_lines_next(&l, &line)) {
+                struct bh_wire_event ev = {0};
+                struct bh_err err = {0};
+                int r = line.n ? bh_wire_event(CM, line, &ev, &err) : 1;
+
+                BH_CHECK(r >= 0);
+                if (r == 0)
+                    bh_buf_addf(&got, "%d%c%llu ", (int)ev.type, ev.obj ? '+' : '-',
+                                (unsigned long long)ev.rv);
+                (void)bh_obj_unref(ev.obj);
+            }
+        }
+        BH_STREQ(bh_buf_str(&got), "0+1 1+2 2+4 3-9 ");
+        BH_STREQ(bh_lines_rest(&l), "{\"type\":");
+        bh_buf_done(&l.buf);
+    }
+}
+
+BH_TEST(wire_lines_are_bounded)
+{
+    struct bh_lines l = {.buf = {.max = 16}};
+    struct bh_str line;
+
+    for (int i = 0; i < 100; i++) { /* many short ones pass */
+        bh_lines_feed(&l, BH_S("abc\nde"));
+        while (bh_lines_next(&l, &line))
+            BH_CHECK(line.n == 3 || line.n == 5);
+    }
+    BH_CHECK(!l.buf.overflow);
+    bh_lines_feed(&l, BH_S("0123456789abcdef"));
+    BH_CHECK(l.buf.overflow);
+    bh_buf_done(&l.buf);
+}
+
+BH_TEST(wire_events_that_are_wrong)
+{
+    static const struct {
+        const char *line;
+        int r;
+    } t[] = {
+        {"", -BH_E_PROTO},
+        {"{}", -BH_E_PROTO},
+        {"[1]", -BH_E_PROTO},
+        {"7", -BH_E_PROTO},
+        {"{\"type\":\"ADDED\"}", -BH_E_PROTO},
+        {"{\"type\":\"ADDED\",\"object\":{\"kind\":\"ConfigMap\"", -BH_E_PROTO},
+        {"{\"type\":7,\"object\":{}}", -BH_E_PROTO},
+        {"{\"type\":\"ADDED\",\"object\":[]}", -BH_E_PROTO},
+        {"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\"}"
+         "}",
+         -BH_E_GONE},
+        {"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":500}}", -BH_E_INTERNAL},
+        {"{\"type\":\"ERROR\",\"object\":7}", -BH_E_INTERNAL},
+    };
+
+    for (size_t i = 0; i < BH_COUNT(t); i++) {
+        struct bh_wire_event ev = {0};
+        struct bh_err err = {0};
+
+        BH_EQ(bh_wire_event(CM, bh_s(t[i].line), &ev, &err), t[i].r);
+        BH_CHECK(!ev.obj);
+    }
+}
+
+BH_TEST(wire_lists)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_client_res res = {0};
+
+    bh_wire_list(
+        a, CM,
+        BH_S("{\"kind\":\"ConfigMapList\",\"metadata\":{\"resourceVersion\":\"12\",\"x\":[1]},"
+             "\"items\":[{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"3\"}},{"
+             "\"metadata\":{\"name\":\"b\",\"resourceVersion\":\"4\"}}]}"),
+        &res);
+    BH_EQ(res.err.code, BH_OK);
+    BH_EQ(res.list_rv, 12);
+    BH_EQ(res.items_n, 2);
+    BH_CHECK(res.items_n == 2 && bh_str_eqc(res.items[1]->name, "b") && res.items[1]->rv == 4);
+    for (size_t i = 0; i < res.items_n; i++)
+        (void)bh_obj_unref(res.items[i]);
+    res = (struct bh_client_res){0};
+    bh_wire_list(a, CM, BH_S("{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":null}"), &res);
+    BH_EQ(res.err.code, BH_OK);
+    BH_EQ(res.items_n, 0);
+    static const char *const wrong[] = {"",
+                                        "[]",
+                                        "7",
+                                        "{\"items\":{}}",
+                                        "{\"metadata\":[]}",
+                                        "{\"items\":7}",
+                                        "{\"items\":[",
+                                        "{\"metadata\":7}"};
+    for (size_t i = 0; i < BH_COUNT(wrong); i++) {
+        res = (struct bh_client_res){0};
+        bh_wire_list(a, CM, bh_s(wrong[i]), &res);
+        BH_EQ(res.err.code, BH_E_PROTO);
+    }
+    res = (struct bh_client_res){0};
+    bh_wire_list(a, CM, BH_S("{\"items\":[{\"metadata\":{\"name\":\"a\"}},7]}"), &res);
+    BH_EQ(res.err.code, BH_E_PROTO);
+    for (size_t i = 0; i < res.items_n; i++)
+        (void)bh_obj_unref(res.items[i]);
 }

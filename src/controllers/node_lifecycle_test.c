@@ -148,8 +148,8 @@ BH_TEST(node_taints_evict_pods)
     for (int i = 0; i < 3; i++) {
         static const char *const tolerations[] = {
             "[]",
-            "[{\"key\":\"bad\",\"operator\":\"Exists\",\"effect\":\"NoExecute\","
-            "\"tolerationSeconds\":60}]",
+            ("[{\"key\":\"bad\",\"operator\":\"Exists\",\"effect\":\"NoExecute\","
+             "\"tolerationSeconds\":60}]"),
             "[{\"key\":\"bad\",\"operator\":\"Equal\",\"value\":\"v\",\"effect\":\"NoExecute\"}]"};
 
         (void)world_make(

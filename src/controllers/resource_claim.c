@@ -302,13 +302,10 @@ static void pod_next(struct work *w)
         if (c && !ctl_owned_by(
                      &((const struct bh_resource_v1_resource_claim *)bh_obj_struct(c))->metadata,
                      "Pod", w->obj->uid)) {
-            pod_failed(w, bh_str_fmt(w->arena,
-                                     "ResourceClaim %.*s/%.*s was not created for pod %.*s/%.*s "
-                                     "(pod is not owner)",
-                                     BH_SF(c->ns), BH_SF(c->name), BH_SF(w->obj->ns),
-                                     BH_SF(w->obj->name))
-                              .p);
-            return;
+            bh_log(BH_DEBUG, "the claim was not created for the pod", BH_STR("claim", c->name),
+                   BH_STR("pod", w->obj->name));
+            w->failed = true;
+            continue;
         }
         if (entry_settled(w->rc, w->obj, w->i))
             continue;
