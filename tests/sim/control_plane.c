@@ -37,7 +37,7 @@
 #define STORM_MS  20000
 #define CALM_MS   120000
 #define DRIVER    "gpu.bulkhead.dev"
-#define DELAY_NS  ((int64_t)50000000) /* longest way of a request; a new scheduler starts later */
+#define DELAY_NS  ((int64_t)50000000) /* way of a request that is not late */
 #define SECOND_NS ((int64_t)1000000000)
 #define WALL0     ((int64_t)1790000000 * SECOND_NS)
 #define PODS_MAX  200
@@ -372,7 +372,8 @@ static void fenced(void *arg, const struct bh_client_res *res)
     s->sched = bh_scheduler_new(&s->sched_net.base, NULL, &err);
 }
 
-/* As leadership does: nothing is decided before a write of its own is answered, so everything that
+/* A lease outlasts every request that is on its way: the next one starts after those have landed.
+ * As leadership does: nothing is decided before a write of its own is answered, so everything that
  * the one before it wrote is seen. */
 static void start_scheduler(void *arg)
 {
@@ -395,7 +396,7 @@ static void crash(struct sim *s)
     lossy_crash(&s->sched_net);
     s->sched = bh_scheduler_free(s->sched);
     lossy_crash(&s->sched_net);
-    bh_timer_start_ns(&s->restart, 4 * DELAY_NS + (int64_t)pick(s, 500) * 1000000);
+    bh_timer_start(&s->restart, LOSSY_LATE_MAX_MS + (int64_t)pick(s, 500));
 }
 
 static void bad_network(struct sim *s, bool bad)
@@ -405,7 +406,8 @@ static void bad_network(struct sim *s, bool bad)
     for (size_t i = 0; i < BH_COUNT(nets); i++) {
         nets[i]->lose_answer = bad ? 30 : 0;
         nets[i]->lose_request = bad ? 10 : 0;
-        nets[i]->lose_watch = bad ? 5 : 0;
+        nets[i]->late = bad ? 30 : 0;
+        nets[i]->lose_watch = bad ? 10 : 0;
         nets[i]->delay_max_ns = bad ? DELAY_NS : 0;
     }
 }

@@ -12,7 +12,7 @@ struct lost_call {
     bh_client_fn fn;
     void *arg;
     struct bh_timer timer;
-    bool lose_answer, sent;
+    bool lose_answer, late;
 };
 
 struct lost_watch {
@@ -38,15 +38,28 @@ static void call_free(struct lost_call *k)
     bh_free(k);
 }
 
+static void send(void *arg);
+
 static void report_loss(void *arg)
 {
     struct lost_call *k = arg;
     struct bh_client_res res = {0};
+    struct lossy *l = k->l;
+    bh_client_fn fn = l ? k->fn : NULL;
+    void *fn_arg = k->arg;
 
     (void)bh_err_set(&res.err, BH_E_TIMEOUT, "no answer in time");
-    if (k->l && k->fn)
-        k->fn(k->arg, &res);
-    call_free(k);
+    k->fn = NULL;
+    if (k->late) {
+        k->late = false;
+        bh_timer_init(&k->timer, k->inner->loop, send, k);
+        bh_timer_start(&k->timer,
+                       (int64_t)(bh_loop_random(k->inner->loop) % (LOSSY_LATE_MAX_MS / 2)));
+    } else {
+        call_free(k);
+    }
+    if (fn)
+        fn(fn_arg, &res);
 }
 
 static void answered(void *arg, const struct bh_client_res *res)
@@ -67,7 +80,6 @@ static void send(void *arg)
 {
     struct lost_call *k = arg;
 
-    k->sent = true;
     (void)bh_client_call(k->inner, &k->req, answered, k);
 }
 
@@ -91,6 +103,12 @@ static void lossy_call(struct bh_client *base, uint64_t id, const struct bh_clie
     k->arg = arg;
     k->lose_answer = chance(l, l->lose_answer);
     bh_list_add_tail(&l->calls, &k->link);
+    k->late = chance(l, l->late);
+    if (k->late) {
+        bh_timer_init(&k->timer, l->base.loop, report_loss, k);
+        bh_timer_start(&k->timer, LOSSY_LATE_MAX_MS / 4);
+        return;
+    }
     if (chance(l, l->lose_request)) {
         bh_timer_init(&k->timer, l->base.loop, report_loss, k);
         bh_timer_start(&k->timer, 1000);

@@ -5,6 +5,9 @@
 
 #include "client/client_int.h"
 
+/* No request is on its way longer than this. */
+#define LOSSY_LATE_MAX_MS 1000
+
 struct lossy {
     struct bh_client base;
     struct bh_client *inner; /* the caller's */
@@ -12,6 +15,7 @@ struct lossy {
     /* In thousandths. */
     unsigned lose_answer;  /* the server worked, the client hears a timeout */
     unsigned lose_request; /* the server never hears of it */
+    unsigned late;         /* the client hears a timeout, and only then the server of the request */
     unsigned lose_watch;  /* per event: the watch ends before it; half of them have to list again */
     int64_t delay_max_ns; /* of a request */
 };
