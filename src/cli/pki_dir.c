@@ -1,6 +1,8 @@
 /* The cluster's certificates. */
 #include "cli/pki_dir.h"
 
+#include <arpa/inet.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/arena.h"
@@ -33,6 +35,45 @@ int pki_dir_open(struct bh_arena *a, const char *dir, struct pki_dir *ret, struc
     return r < 0 ? r : bh_pki_save(cert, key, &ret->ca, err);
 }
 
+static bool same(const struct bh_str_vec *have, const struct bh_str *want, size_t n)
+{
+    if (have->n != n)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!bh_str_eq(have->p[i], want[i]))
+            return false;
+    return true;
+}
+
+/* Addresses are compared as such: "::1" has many spellings. */
+static bool same_ips(const struct bh_str_vec *have, const struct bh_str *want, size_t n)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+
+    if (have->n != n)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char x[16] = {0}, y[16] = {0};
+        int family = bh_str_chr(want[i], ':', 0) >= 0 ? AF_INET6 : AF_INET;
+
+        if (inet_pton(family, bh_str_dup(a, have->p[i]).p, x) != 1 ||
+            inet_pton(family, bh_str_dup(a, want[i]).p, y) != 1 || memcmp(x, y, sizeof(x)) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Whether a certificate says what is asked: a node may get another name, and what was kept would
+ * speak for the old one. */
+static bool says(struct bh_arena *a, const struct bh_pki_pair *p, const struct bh_pki_req *req)
+{
+    struct bh_pki_info i;
+
+    return bh_pki_inspect(a, p->cert_pem, &i, NULL) == 0 && bh_str_eq(i.cn, req->cn) &&
+           same(&i.orgs, req->orgs, req->orgs_n) && same(&i.dns, req->dns, req->dns_n) &&
+           same_ips(&i.ips, req->ips, req->ips_n);
+}
+
 int pki_dir_get(struct pki_dir *p, const char *name, const struct bh_pki_req *req,
                 struct bh_pki_pair *ret, struct bh_err *err)
 {
@@ -41,7 +82,7 @@ int pki_dir_get(struct pki_dir *p, const char *name, const struct bh_pki_req *re
     int r;
 
     if (bh_fs_exists(cert) && bh_fs_exists(key) && bh_pki_load(p->a, cert, key, ret, NULL) >= 0 &&
-        bh_pki_check(ret, p->ca.cert_pem, unix_now(), RENEW_S, NULL) >= 0)
+        bh_pki_check(ret, p->ca.cert_pem, unix_now(), RENEW_S, NULL) >= 0 && says(p->a, ret, req))
         return 0;
     r = bh_pki_issue(p->a, &p->ca, req, ret, err);
     if (r >= 0)

@@ -15,8 +15,8 @@ struct pki_dir {
 
 BH_MUST int pki_dir_open(struct bh_arena *a, const char *dir, struct pki_dir *ret,
                          struct bh_err *err);
-/* A certificate called name (files DIR/name.crt, DIR/name.key): loaded when it still leads to the
- * CA and is valid for another 30 days, else issued. */
+/* A certificate called name (files DIR/name.crt, name.key): loaded when it says what is asked,
+ * still leads to the CA and is valid for another 30 days, else issued. */
 BH_MUST int pki_dir_get(struct pki_dir *p, const char *name, const struct bh_pki_req *req,
                         struct bh_pki_pair *ret, struct bh_err *err);
 

@@ -17,12 +17,15 @@
 #include "net/http.h"
 
 #define CALL_TIMEOUT_MS       30000
+#define TOKEN_LOOK_MS         60000
 #define LIST_BYTES_MAX        ((size_t)512 << 20) /* 100,000 pods and more in one list */
 #define WATCH_EVENT_BYTES_MAX ((size_t)4 << 20)
 
 struct https {
     struct bh_client base;
     struct bh_http_client *http;
+    char *token_file; /* read again each minute: such tokens are renewed; NULL: none */
+    struct bh_timer token_look;
     struct bh_link calls;
 };
 
@@ -247,8 +250,25 @@ static void https_free(struct bh_client *base)
 
     while (!bh_list_empty(&c->calls))
         call_cancel(bh_container(c->calls.next, struct https_call, link));
+    bh_timer_stop(&c->token_look);
     (void)bh_http_client_free(c->http);
+    bh_free(c->token_file);
     bh_free(c);
+}
+
+static void token_look(void *arg)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct https *c = arg;
+    struct bh_str token;
+    struct bh_err err = {0};
+
+    if (bh_kubeconfig_token(a, c->token_file, &token, &err) < 0)
+        bh_log(BH_WARN, "token not read again, continuing with the one known",
+               BH_CSTR("error", err.msg));
+    else if (token.n)
+        bh_http_client_set_bearer(c->http, token);
+    bh_timer_start(&c->token_look, TOKEN_LOOK_MS);
 }
 
 static const struct bh_client_vtable https_vt = {https_call, https_watch, https_cancel, https_free};
@@ -289,5 +309,10 @@ struct bh_client *bh_client_new_kubeconfig(struct bh_loop *l, const char *path,
     if (kc.token.n)
         bh_http_client_set_bearer(c->http, kc.token);
     bh_list_init(&c->calls);
+    bh_timer_init(&c->token_look, l, token_look, c);
+    if (kc.token_file) {
+        c->token_file = bh_strdup_c(bh_s(kc.token_file));
+        bh_timer_start(&c->token_look, TOKEN_LOOK_MS);
+    }
     return &c->base;
 }

@@ -8,7 +8,8 @@
 #include "data/json.h"
 #include "data/yaml.h"
 
-#define FILE_BYTES_MAX ((size_t)4 << 20)
+#define FILE_BYTES_MAX  ((size_t)4 << 20)
+#define TOKEN_BYTES_MAX 65536
 
 /* The element of a list of {name, KEY} whose name is this. */
 static const struct bh_jv *named(const struct bh_jv *list, struct bh_str name, const char *key)
@@ -94,6 +95,17 @@ static int parse_server(struct bh_arena *a, const char *path, struct bh_str url,
     return 0;
 }
 
+int bh_kubeconfig_token(struct bh_arena *a, const char *path, struct bh_str *ret,
+                        struct bh_err *err)
+{
+    BH_AUTO_BUF b = {.max = TOKEN_BYTES_MAX};
+    int r = bh_fs_read(path, TOKEN_BYTES_MAX, &b, err);
+
+    if (r >= 0)
+        *ret = bh_str_dup(a, bh_str_trim(bh_buf_str(&b)));
+    return r;
+}
+
 static int load_user(struct bh_arena *a, const char *path, const struct bh_jv *user,
                      struct bh_kubeconfig *ret, struct bh_err *err)
 {
@@ -111,12 +123,10 @@ static int load_user(struct bh_arena *a, const char *path, const struct bh_jv *u
     ret->token = bh_str_dup(a, bh_jv_get_str(user, "token"));
     file = bh_jv_get_str(user, "tokenFile");
     if (!ret->token.n && file.n) {
-        BH_AUTO_BUF b = {.max = 65536};
-
-        r = bh_fs_read(beside(a, path, file), 65536, &b, err);
+        ret->token_file = beside(a, path, file);
+        r = bh_kubeconfig_token(a, ret->token_file, &ret->token, err);
         if (r < 0)
             return bh_err_wrap(err, "%s: tokenFile", path);
-        ret->token = bh_str_dup(a, bh_str_trim(bh_buf_str(&b)));
     }
     return 0;
 }

@@ -17,6 +17,7 @@ struct bh_kubeconfig {
     struct bh_str ca_pem;            /* empty: the system's */
     struct bh_str cert_pem, key_pem; /* empty: none */
     struct bh_str token;
+    const char *token_file;  /* where it came from, or NULL: such tokens are renewed there */
     struct bh_str namespace; /* of the context */
 };
 
@@ -24,6 +25,10 @@ struct bh_kubeconfig {
  * Exec plugins and auth providers are refused: -BH_E_UNSUPPORTED. Errors name the file. */
 BH_MUST int bh_kubeconfig_load(struct bh_arena *a, const char *path, struct bh_kubeconfig *ret,
                                struct bh_err *err);
+
+/* Reads a token file. */
+BH_MUST int bh_kubeconfig_token(struct bh_arena *a, const char *path, struct bh_str *ret,
+                                struct bh_err *err);
 
 /* Writes a kubeconfig with one context, mode 0600, certificates inside. name names cluster, user
  * and context. */

@@ -64,6 +64,7 @@ BH_TEST(kubeconfig_reads_the_current_context)
     BH_STREQ(bh_s(k.server_name), "inner");
     BH_STREQ(k.ca_pem, "CA\n");
     BH_STREQ(k.token, "secret");
+    BH_CHECK(k.token_file && bh_str_ends(bh_s(k.token_file), BH_S("/token")));
     BH_STREQ(k.cert_pem, "CERT");
     BH_STREQ(k.key_pem, "KEY");
     BH_STREQ(k.namespace, "here");

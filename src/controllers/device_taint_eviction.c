@@ -28,6 +28,7 @@
 #define RETRY_MAX_MS     1000000
 #define STATUS_PACE_MS   10000
 #define STATUS_WORKERS   8
+#define LOOK_NS          ((int64_t)60 * 1000000000)
 
 struct evictor {
     struct ctl *ctl;
@@ -65,6 +66,12 @@ struct status_write {
 };
 
 static void plan_run(void *arg);
+
+/* Times of taints are of the wall clock, which may be set: it is looked at each minute. */
+static void plan_wait(struct plan *p, int64_t ns)
+{
+    bh_timer_start_ns(&p->timer, ns < 0 ? 0 : ns < LOOK_NS ? ns : LOOK_NS);
+}
 
 static void plan_free(struct plan *p)
 {
@@ -215,8 +222,8 @@ static void plan_run(void *arg)
     struct plan *p = arg;
     int64_t wait = p->at_ns - bh_loop_wall_ns(p->e->ctl->loop);
 
-    if (wait > 0) { /* the wall clock moved, or the plan is far off */
-        bh_timer_start_ns(&p->timer, wait);
+    if (wait > 0) { /* the plan is far off, or somebody set the clock back */
+        plan_wait(p, wait);
         return;
     }
     p->running = true;
@@ -262,7 +269,7 @@ static void plan_set(struct evictor *e, struct bh_obj *pod, const struct dt_verd
     p->reasons = v->reasons;
     p->at_ns = v->at_ns;
     if (!p->failures || !bh_timer_armed(&p->timer)) /* else the pause after a failure counts */
-        bh_timer_start_ns(&p->timer, wait > 0 ? wait : 0);
+        plan_wait(p, wait);
     rules_touched(e, &p->reasons);
 }
 

@@ -11,6 +11,7 @@
 #include "data/time_fmt.h"
 
 #define KEY_MAX 600
+#define LOOK_MS 60000
 
 struct taint_evictor {
     struct ctl *ctl;
@@ -177,7 +178,9 @@ static void pod_sync(void *arg, struct bh_str key)
         plan_drop(e, key, stays ? o : NULL);
     } else {
         plan_keep(e, key, now);
-        bh_workqueue_add_after(e->queue, key, (at - now) / 1000000 + 1);
+        /* The wall clock may be set: it is looked at each minute. */
+        int64_t ms = (at - now) / 1000000 + 1;
+        bh_workqueue_add_after(e->queue, key, ms < LOOK_MS ? ms : LOOK_MS);
     }
     bh_workqueue_done(e->queue, key, BH_WORK_OK);
 }
