@@ -42,7 +42,7 @@ setup() { # setup DIR CC CXX OPTIONS…
 }
 
 build_asan() {
-    setup $B/asan clang-14 clang++-14 --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false -Dfuzz=true -Dwerror=true &&
+    setup $B/asan clang-14 clang++-14 --buildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false -Dfuzz=true -Dwerror=true &&
         ninja -C $B/asan
 }
 build_tsan() {
