@@ -8,7 +8,7 @@ static enum verdict filter_unschedulable(struct cycle *c, const struct snode *n)
         .key = BH_S_INIT("node.kubernetes.io/unschedulable"), .effect = BH_S_INIT("NoSchedule")};
     const struct bh_core_v1_toleration_vec *t = &c->pod->p->spec.tolerations;
 
-    if (!n->n->spec.unschedulable || sched_tolerates_any(t->p, t->n, &taint))
+    if (!n->unschedulable || sched_tolerates_any(t->p, t->n, &taint))
         return V_OK;
     return sched_fail(c, PL_NODE_UNSCHEDULABLE, V_UNRESOLVABLE, R_UNSCHEDULABLE);
 }
@@ -69,7 +69,7 @@ bool sched_node_selected(const struct spod *pod, const struct snode *n)
 
 static enum verdict filter_affinity(struct cycle *c, const struct snode *n)
 {
-    if (!sched_node_selected(c->pod, n))
+    if (c->selective && !sched_node_selected(c->pod, n))
         return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY);
     return V_OK;
 }
@@ -129,10 +129,13 @@ static enum verdict filter_all(struct cycle *c, struct snode *n)
 
     if ((v = filter_unschedulable(c, n)) != V_OK || (v = filter_taints(c, n)) != V_OK ||
         (v = filter_affinity(c, n)) != V_OK || (v = filter_ports(c, n)) != V_OK ||
-        (v = filter_fit(c, n)) != V_OK || (v = sched_volumes_filter(c, n)) != V_OK ||
-        (v = sched_spread_filter(c, n)) != V_OK)
+        (v = filter_fit(c, n)) != V_OK)
         return v;
-    return sched_affinity_filter(c, n);
+    if (c->volumes && (v = sched_volumes_filter(c, n)) != V_OK)
+        return v;
+    if (c->spread && (v = sched_spread_filter(c, n)) != V_OK)
+        return v;
+    return c->affinity ? sched_affinity_filter(c, n) : V_OK;
 }
 
 static void guests(struct cycle *c, struct snode *n, bool in)
@@ -209,6 +212,7 @@ bool sched_prefilter(struct cycle *c)
 {
     const struct bh_core_v1_node_selector *req = required(c->pod);
 
+    c->selective = req || c->pod->p->spec.node_selector.n;
     if (req)
         read_names(c, req);
     if (!sched_volumes_prefilter(c))

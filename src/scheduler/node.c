@@ -71,6 +71,7 @@ static void read_allocatable(struct bh_scheduler *s, struct snode *n)
 static void read_taints(struct snode *n)
 {
     n->hard_taints = n->soft_taints = false;
+    n->unschedulable = n->n->spec.unschedulable;
     for (size_t i = 0; i < n->n->spec.taints.n; i++) {
         struct bh_str e = n->n->spec.taints.p[i].effect;
 

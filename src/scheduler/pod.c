@@ -214,13 +214,13 @@ bool sched_pod_terminal(const struct bh_core_v1_pod *p)
 
 void sched_pod_set(struct bh_scheduler *s, struct spod *pod, struct bh_obj *obj)
 {
-    BH_AUTO_ARENA a = bh_arena_new(0);
     struct bh_obj *old = pod->obj;
 
     pod->obj = bh_obj_ref(obj);
     pod->p = bh_obj_struct(obj);
     pod->priority = pod->p->spec.has_priority ? pod->p->spec.priority : 0;
-    read_requests(s, pod, a);
+    read_requests(s, pod, s->scratch);
+    bh_arena_reset(s->scratch);
     pod->ports_n = walk_ports(&pod->p->spec, NULL);
     bh_free(pod->ports);
     pod->ports = pod->ports_n ? bh_calloc(pod->ports_n, sizeof(*pod->ports)) : NULL;

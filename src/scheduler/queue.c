@@ -181,6 +181,14 @@ static void count_waiting(struct bh_scheduler *s, const struct spod *pod, bool m
     }
 }
 
+static bool claims_there(struct bh_scheduler *s, const struct spod *pod)
+{
+    bool there = sched_claims_there(s, pod, s->scratch, NULL);
+
+    bh_arena_reset(s->scratch);
+    return there;
+}
+
 static void gate(struct bh_scheduler *s, struct spod *pod)
 {
     pod->where = POD_GATED;
@@ -250,13 +258,11 @@ static void on_backoff(void *arg)
 
 void sched_enqueue(struct bh_scheduler *s, struct spod *pod)
 {
-    BH_AUTO_ARENA a = bh_arena_new(0);
-
     take_out(s, pod);
     pod->seq = ++s->seq;
     if (!pod->added_ns)
         pod->added_ns = bh_loop_mono_ns(s->loop) + 1;
-    if (pod->p->spec.scheduling_gates.n || !sched_claims_there(s, pod, a, NULL)) {
+    if (pod->p->spec.scheduling_gates.n || !claims_there(s, pod)) {
         gate(s, pod);
         return;
     }
@@ -376,10 +382,8 @@ static bool helps(const struct spod *pod, enum plugin pl, const struct happening
 
 static void wake(struct bh_scheduler *s, struct spod *pod)
 {
-    BH_AUTO_ARENA a = bh_arena_new(0);
-
     take_out(s, pod);
-    if (pod->p->spec.resource_claims.n && !sched_claims_there(s, pod, a, NULL))
+    if (pod->p->spec.resource_claims.n && !claims_there(s, pod))
         gate(s, pod); /* a claim of it went meanwhile: it has to come back first */
     else
         put_back(s, pod);

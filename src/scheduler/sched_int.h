@@ -162,20 +162,21 @@ struct pod_list {
 };
 
 struct snode {
+    /* What every filter and score of a plain pod reads comes first: two cache lines. */
+    int64_t alloc[RES_FIXED], used[RES_FIXED];
+    int64_t nz_cpu, nz_memory;
+    struct pod_list pods;
+    uint32_t at;      /* index in s->nodes */
+    uint32_t ports_n; /* pods with host ports */
+    bool unschedulable, hard_taints, soft_taints;
+    struct bh_link nominees;
     struct bh_str name; /* heap */
     struct bh_obj *obj; /* referenced; NULL: only its pods are known */
     const struct bh_core_v1_node *n;
-    uint32_t at; /* index in s->nodes */
-    bool hard_taints, soft_taints;
-    int64_t alloc[RES_FIXED], used[RES_FIXED];
-    int64_t nz_cpu, nz_memory;
     struct res_amount *xalloc, *xused; /* other resources */
     uint32_t xalloc_n, xused_n, xused_cap;
-    struct pod_list pods;
     struct pod_list affine; /* those of pods with terms */
-    uint32_t ports_n;       /* pods with host ports */
-    struct bh_link nominees;
-    struct bh_map images; /* name -> struct node_image */
+    struct bh_map images;   /* name -> struct node_image */
 };
 
 struct node_list {
@@ -217,6 +218,8 @@ struct bh_scheduler {
         *inf_rcs, *inf_rss, *inf_stss;
     struct sched_optional optional[SCHED_OPTIONAL];
     bool ready; /* everything is synced */
+    /* Kept for their memory: of one attempt, and of small things that call nothing else. */
+    struct bh_arena *attempt_arena, *scratch;
 
     struct bh_map pods; /* uid -> struct spod */
     struct bh_map nodes_by_name;
@@ -364,6 +367,7 @@ struct cycle {
     struct affinity_state *affinity;
     struct spread_state *spread;
     struct volume_state *volumes;
+    bool selective;                      /* a nodeSelector or required node affinity */
     const struct bh_str_vec *only_nodes; /* PreFilter: by metadata.name; NULL: all */
     /* outcome of the filters */
     uint8_t *verdicts; /* per node index; V_OK means feasible or not tried */

@@ -501,6 +501,8 @@ struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_sched
         s->opts = *opts;
     f.taint_rules = f.list_attributes = true; /* both are served by our API server */
     s->model = bh_dra_model_new(&f);
+    s->attempt_arena = bh_arena_new(0);
+    s->scratch = bh_arena_new(0);
     s->recorder = bh_recorder_new(c, SCHED_NAME, "");
     s->res_names = bh_calloc(RES_NAMES_MAX, sizeof(*s->res_names));
     for (size_t i = 0; i < RES_FIXED; i++)
@@ -563,6 +565,8 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
     for (uint32_t i = 0; i < s->res_n; i++)
         bh_free((void *)(uintptr_t)s->res_names[i].p);
     bh_free(s->res_names);
+    (void)bh_arena_free(s->attempt_arena);
+    (void)bh_arena_free(s->scratch);
     (void)bh_recorder_free(s->recorder);
     (void)bh_dra_model_free(s->model);
     bh_free(s);

@@ -158,20 +158,29 @@ void sched_score(struct cycle *c)
     int64_t *wish = bh_new_n(c->a, int64_t, c->feasible_n);
     int64_t *first = bh_new_n(c->a, int64_t, c->feasible_n);
 
+    bool wishes = c->pod->p->spec.affinity && c->pod->p->spec.affinity->node_affinity;
+    bool soft = false;
+
     for (size_t i = 0; i < c->feasible_n; i++) {
         struct candidate *k = &c->feasible[i];
 
         k->score = score_least(c->pod, k->node) + score_balanced(c->pod, k->node);
         if (c->s->images.n)
             k->score += sched_images_score(c, k->node);
-        taints[i] = count_soft_taints(c->pod, k->node);
-        wish[i] = preferred(c->pod, k->node);
+        if (k->node->soft_taints) {
+            taints[i] = count_soft_taints(c->pod, k->node);
+            soft = true;
+        }
+        if (wishes)
+            wish[i] = preferred(c->pod, k->node);
         first[i] = k->dra.prefer;
         if (k->set && k->set->ask && !c->s->opts.device_scoring_off)
             k->score += W_DEVICES * k->dra.score;
     }
-    normalised(c, taints, W_TAINT, true);
-    normalised(c, wish, W_AFFINITY, false);
+    if (soft) /* otherwise all the same */
+        normalised(c, taints, W_TAINT, true);
+    if (wishes)
+        normalised(c, wish, W_AFFINITY, false);
     if (c->dra_state)
         normalised(c, first, W_PREFER, false);
     score_pods(c, taints);
