@@ -109,6 +109,7 @@ static int bind(struct bh_rq *rq, struct bh_resource *pods, const struct bh_core
     for (size_t i = 0; i < b->metadata.labels.n; i++)
         bh_str_map_put(rq->a, &p->metadata.labels, b->metadata.labels.p[i].key,
                        b->metadata.labels.p[i].value);
+    p->status.nominated_node_name = (struct bh_str){NULL, 0}; /* it has its place */
     set_scheduled(rq, p);
     if (rq->dry_run) {
         answer_created(rq);
