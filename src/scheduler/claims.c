@@ -325,6 +325,22 @@ static enum verdict filter_allocated(struct cycle *c, struct snode *n)
     return V_OK;
 }
 
+/* The allocator knows claims by name; upstream's words name the namespace too. */
+static struct bh_str with_namespace(struct cycle *c, struct bh_str text)
+{
+    struct bh_str start = BH_S("claim ");
+    size_t end = start.n;
+
+    if (!bh_str_starts(text, start))
+        return text;
+    while (end < text.n && text.p[end] != ',' && text.p[end] != ':' && text.p[end] != '/')
+        end++;
+    if (end == text.n || text.p[end] == '/')
+        return text;
+    return bh_str_fmt(c->a, "claim %.*s/%.*s", BH_SF(c->pod->obj->ns),
+                      BH_SF(bh_str_sub(text, start.n, text.n)));
+}
+
 enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret)
 {
     struct bh_dra_opts o = {.scoring =
@@ -348,7 +364,8 @@ enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candid
         case BH_DRA_SPENT:
             return sched_fail_text(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE, bh_s(err.msg));
         case BH_DRA_FATAL:
-            (void)sched_error(c, PL_DYNAMIC_RESOURCES, "%s", err.msg);
+            (void)sched_error(c, PL_DYNAMIC_RESOURCES, "%.*s",
+                              BH_SF(with_namespace(c, bh_s(err.msg))));
             return V_ERROR;
         }
     }
