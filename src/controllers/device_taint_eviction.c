@@ -52,7 +52,8 @@ struct plan {
     struct bh_timer timer;
     int64_t at_ns; /* Unix time */
     struct dt_reason_vec reasons;
-    uint64_t call;
+    uint64_t call, mark;   /* the step under way, and the condition's write beside it */
+    struct bh_err deleted; /* how the deletion went */
     unsigned failures;
     bool running; /* a step is under way: the plan is not changed before it ends */
 };
@@ -77,6 +78,7 @@ static void plan_free(struct plan *p)
 {
     bh_timer_stop(&p->timer);
     bh_client_cancel(p->e->ctl->client, p->call);
+    bh_client_cancel(p->e->ctl->client, p->mark);
     (void)bh_obj_unref(p->pod);
     (void)bh_arena_free(p->arena);
     bh_free(p);
@@ -105,7 +107,7 @@ static void reasons_text(const struct dt_reason_vec *v, struct bh_buf *b)
         bh_buf_addf(b, ", and %zu more", v->n - REASONS_TOLD_MAX);
 }
 
-/* ---- executing one plan: GET, event, condition, DELETE ---- */
+/* ---- executing one plan: GET, event, condition and DELETE ---- */
 
 static void count_rules(struct plan *p)
 {
@@ -141,38 +143,38 @@ static void plan_retry(struct plan *p, const struct bh_err *err)
     bh_timer_start(&p->timer, ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS);
 }
 
+/* Condition and deletion are sent together, so that they become durable together: the deletion
+ * decides how it went. A conflict ends in the next GET. */
+static void plan_settle(struct plan *p)
+{
+    if (p->mark || p->call)
+        return;
+    if (p->deleted.code == BH_OK)
+        count_rules(p);
+    if (p->deleted.code == BH_OK || p->deleted.code == BH_E_NOT_FOUND)
+        plan_drop(p);
+    else
+        plan_retry(p, &p->deleted);
+}
+
 static void plan_deleted(void *arg, const struct bh_client_res *res)
 {
     struct plan *p = arg;
 
     p->call = 0;
-    if (res->err.code == BH_OK) {
-        count_rules(p);
-        plan_drop(p);
-    } else if (res->err.code == BH_E_NOT_FOUND) {
-        plan_drop(p);
-    } else {
-        plan_retry(p, &res->err); /* a conflict ends in the next GET */
-    }
-}
-
-static void plan_delete(struct plan *p)
-{
-    p->call = bh_client_delete(p->e->ctl->client, &bh_core_v1_pod_kind, p->pod->ns, p->pod->name,
-                               p->pod->uid, -1, plan_deleted, p);
+    p->deleted = res->err;
+    plan_settle(p);
 }
 
 static void plan_marked(void *arg, const struct bh_client_res *res)
 {
     struct plan *p = arg;
 
-    p->call = 0;
-    if (res->err.code == BH_OK)
-        plan_delete(p);
-    else if (res->err.code == BH_E_NOT_FOUND)
-        plan_drop(p);
-    else
-        plan_retry(p, &res->err);
+    p->mark = 0;
+    if (res->err.code != BH_OK && res->err.code != BH_E_NOT_FOUND)
+        bh_log(BH_DEBUG, "condition of an evicted pod not written", BH_STR("pod", p->pod->name),
+               BH_CSTR("error", res->err.msg));
+    plan_settle(p);
 }
 
 static void plan_mark(struct plan *p)
@@ -196,8 +198,10 @@ static void plan_mark(struct plan *p)
                 BH_SF(bh_buf_str(&why)));
     bh_json_write_str(&b, bh_buf_str(&msg));
     bh_buf_addz(&b, "}]}}");
-    p->call = bh_client_patch(p->e->ctl->client, &bh_core_v1_pod_kind, p->pod->ns, p->pod->name,
+    p->mark = bh_client_patch(p->e->ctl->client, &bh_core_v1_pod_kind, p->pod->ns, p->pod->name,
                               "status", BH_PATCH_STRATEGIC, bh_buf_str(&b), plan_marked, p);
+    p->call = bh_client_delete(p->e->ctl->client, &bh_core_v1_pod_kind, p->pod->ns, p->pod->name,
+                               p->pod->uid, -1, plan_deleted, p);
 }
 
 static void plan_got(void *arg, const struct bh_client_res *res)
