@@ -92,6 +92,11 @@ if [ "$mode" != --interop ]; then
         step "fuzz-$(basename "$f")" fuzz "$(basename "$f")" $seconds
     done
 fi
+if [ "$mode" != --interop ]; then
+    seeds=5
+    [ "$mode" = --long ] && seeds=500
+    step sim timeout 1200 $B/release/control_plane_sim --random $seeds
+fi
 step venv venv
 for t in tests/*/run; do
     suite=$(basename "$(dirname "$t")")
