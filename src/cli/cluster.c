@@ -12,7 +12,8 @@
 #include "base/buf.h"
 #include "base/fs.h"
 
-#define PID_TRIES 50
+#define PID_TRIES  50
+#define LOCK_TRIES 10
 
 const char *cluster_path(struct bh_arena *a, const char *data_dir, const char *rel)
 {
@@ -76,9 +77,13 @@ int cluster_running(const char *data_dir)
 int cluster_lock(const char *data_dir, int *ret_fd, struct bh_err *err)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
+    const char *lock = cluster_path(a, data_dir, "bulkhead.lock");
     char pid[32];
-    int r = bh_fs_lock(cluster_path(a, data_dir, "bulkhead.lock"), ret_fd, err);
+    int r = bh_fs_lock(lock, ret_fd, err);
 
+    /* Whoever asks whether the cluster runs holds the lock for a moment. */
+    for (int i = 0; r == -BH_E_BUSY && i < LOCK_TRIES && !cluster_running(data_dir); i++)
+        r = bh_fs_lock(lock, ret_fd, err);
     if (r < 0)
         return r;
     snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
