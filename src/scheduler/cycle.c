@@ -30,8 +30,8 @@ static const char *const reason_texts[R_FIXED] = {
     [R_VOLUME_FIND] = "node(s) didn't find available persistent volumes to bind",
     [R_VOLUME_ZONE] = "node(s) had no available volume zone",
     [R_VOLUME_COUNT] = "node(s) exceed max volume count",
-    [R_VOLUME_RWOP] = "node has pod using PersistentVolumeClaim with the same name and "
-                      "ReadWriteOncePod access mode",
+    [R_VOLUME_RWOP] = ("node has pod using PersistentVolumeClaim with the same name and "
+                       "ReadWriteOncePod access mode"),
 };
 
 static const char *const plugin_names[PL__MAX] = {
