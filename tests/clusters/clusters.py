@@ -177,7 +177,7 @@ def down_and_up():
     b = clusters["b"]
     t = traces(b)
     uid = b.kubectl("get", "pod", "user", "-o", "jsonpath={.metadata.uid}")
-    out = b.down(purge=False)
+    out = run(BULKHEAD, "down", "--data-dir", b.data, "--kubelet-root", b.kubelet_root)
     check("stopped" in out, "down says so", out)
     check(not [p for p in t["pids"] if alive(p)], "its processes are gone", [p for p in t["pids"] if alive(p)])
     check(os.path.exists(os.path.join(b.data, "kubeconfig")), "the data is there")

@@ -256,6 +256,14 @@ class Cluster:
         return run(BULKHEAD, *cmd, "--data-dir", self.data, **kw)
 
     def down(self, purge=True):
+        """Stops it; a sanitizer's word in its log is a failure of the suite."""
+        log = os.path.join(self.data, "bulkhead.log")
+        if os.path.exists(log):
+            run(BULKHEAD, "down", "--data-dir", self.data, "--kubelet-root", self.kubelet_root)
+            found = re.search(r"^.*(ERROR: \w+Sanitizer|runtime error:).*$", open(log, errors="replace").read(), re.M | re.S)
+            if found:
+                count["failed"] += 1
+                say("FAILED  %s: %s" % (self.name, found.group(0)[-4000:]))
         return run(BULKHEAD, "down", *(["--purge"] if purge else []), "--data-dir", self.data, "--kubelet-root", self.kubelet_root)
 
 

@@ -372,7 +372,7 @@ class Processes(Story):
         for name, p in self.running_now.items():
             try:
                 if p.wait(10):
-                    print("%s ended with status %d" % (name, p.returncode))
+                    print("%s ended with status %d: %s" % (name, p.returncode, open(self.path(name + ".log")).read()[-3000:]))
             except subprocess.TimeoutExpired:
                 print("%s did not end" % name)
                 p.kill()
