@@ -245,6 +245,7 @@ struct load {
     struct bh_err *err;
     int r;
     size_t skipped;
+    struct bh_map last; /* key -> newest state that an event so far has shown, referenced */
 };
 
 static int load_each(void *arg, struct bh_str key, struct bh_str value, uint64_t rev)
@@ -271,7 +272,7 @@ static int load_event(void *arg, const struct bh_store_write *w)
     struct load *l = arg;
     struct bh_wc_res *res = bh_wc_res_of_key(l->srv->wc, w->key);
     struct bh_wc_event ev = {.rv = w->rev};
-    struct bh_obj *have;
+    struct bh_obj *have, *before;
 
     if (!res)
         return 0;
@@ -285,16 +286,35 @@ static int load_event(void *arg, const struct bh_store_write *w)
         l->r = bh_err_wrap(l->err, "history of '%.*s'", BH_SF(w->key));
         return 1;
     }
-    /* The version of the replaced state is not told; nothing that reads prev looks at it. */
-    if (w->prev.n > 0)
+    /* What it replaced is mostly what the event before has shown. Else its version is not told, and
+     * nothing that reads prev looks at it. */
+    before = bh_map_get(&l->last, w->key);
+    if (before && w->prev.n > 0)
+        ev.prev = bh_obj_ref(before);
+    else if (w->prev.n > 0)
         ev.prev = bh_obj_new(res->hub, w->prev, 1, NULL);
+    if (ev.type == BH_WATCH_DELETED)
+        (void)bh_map_del(&l->last, w->key);
+    else
+        (void)bh_map_put(&l->last, w->key, bh_obj_ref(ev.obj));
+    (void)bh_obj_unref(before);
     bh_wc_load_event(res, &ev);
     return 0;
 }
 
+static void load_done(struct load *l)
+{
+    struct bh_str key;
+    void *v;
+
+    for (size_t it = 0; bh_map_next(&l->last, &it, &key, &v);)
+        (void)bh_obj_unref(v);
+    bh_map_done(&l->last);
+}
+
 static int load(struct bh_apiserver *srv, struct bh_err *err)
 {
-    struct load l = {srv, err, 0, 0};
+    struct load l = {.srv = srv, .err = err};
     uint64_t rev = bh_store_rev(srv->store), floor = bh_store_compacted(srv->store);
     int r = bh_store_load(srv->store, load_each, &l, err);
 
@@ -304,6 +324,7 @@ static int load(struct bh_apiserver *srv, struct bh_err *err)
         floor = rev - BH_EVENT_WINDOW;
     bh_wc_loaded(srv->wc, rev, floor);
     r = bh_store_history(srv->store, floor, BH_EVENT_WINDOW, load_event, &l, err);
+    load_done(&l);
     if (r < 0 || l.r < 0)
         return r < 0 ? r : l.r;
     if (l.skipped > 0)
@@ -318,16 +339,19 @@ static void upkeep(void *arg)
 {
     struct bh_apiserver *srv = arg;
     int64_t now = bh_loop_mono_ns(srv->loop);
-    struct bh_err err = {0};
+    uint64_t rv = bh_wc_rv(srv->wc), to = 0;
 
     bh_timer_start(&srv->upkeep, UPKEEP_EVERY_MS);
     bh_expire_events(srv);
-    if (now - srv->upkeep_at_ns < COMPACT_EVERY_NS)
-        return;
-    if (srv->upkeep_rv > 0 && bh_store_compact(srv->store, srv->upkeep_rv, &err) < 0)
-        bh_log(BH_WARN, "history was not compacted, continuing", BH_CSTR("error", err.msg));
-    srv->upkeep_at_ns = now;
-    srv->upkeep_rv = bh_wc_rv(srv->wc);
+    if (now - srv->upkeep_at_ns >= COMPACT_EVERY_NS) {
+        to = srv->upkeep_rv;
+        srv->upkeep_at_ns = now;
+        srv->upkeep_rv = rv;
+    }
+    /* A storm of writes fills a disk in five minutes: then their number counts. */
+    if (rv > BH_HISTORY_EVENTS_MAX && rv - BH_HISTORY_EVENTS_MAX > to)
+        to = rv - BH_HISTORY_EVENTS_MAX;
+    bh_store_compact_later(srv->store, to);
 }
 
 /* ---- life ---- */

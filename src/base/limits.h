@@ -11,6 +11,9 @@
 /* encoded object: etcd's default request limit (1.5 MiB) */
 #define BH_OBJECT_BYTES_MAX (1572864u)
 
+/* bodies of all requests of one server that are in memory at once: more is told to come again */
+#define BH_BODIES_BYTES_MAX (512u << 20)
+
 /* request line; selectors can be long */
 #define BH_URL_BYTES_MAX (16u << 10)
 
@@ -32,8 +35,23 @@
 /* watch events kept in memory; older ones come from the store */
 #define BH_EVENT_WINDOW 20000
 
+/* bytes of the events that all windows together keep in memory, whatever their count */
+#define BH_EVENT_WINDOW_BYTES (64u << 20)
+
+/* events of a resource that stay even beyond those bytes: a watch that reconnects at once goes on */
+#define BH_EVENT_WINDOW_MIN 64
+
+/* events that the store keeps, whatever their age: more than any window holds */
+#define BH_HISTORY_EVENTS_MAX 100000
+
 /* writes waiting for the store before 429 */
 #define BH_COMMIT_QUEUE_MAX 20000
+
+/* bytes of the objects that wait for the store before 429: a writer may send the largest objects */
+#define BH_COMMIT_QUEUE_BYTES_MAX (256u << 20)
+
+/* bytes of objects in one store transaction, so that none keeps others waiting long */
+#define BH_COMMIT_BATCH_BYTES_MAX (16u << 20)
 
 /* writes in one store transaction */
 #define BH_COMMIT_BATCH_MAX 1024

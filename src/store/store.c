@@ -51,3 +51,11 @@ int bh_store_compact(struct bh_store *s, uint64_t rev, struct bh_err *err)
         return 0;
     return s->ops->compact(s, rev, err);
 }
+
+void bh_store_compact_later(struct bh_store *s, uint64_t rev)
+{
+    if (rev > s->rev)
+        rev = s->rev;
+    if (rev > s->compacted)
+        s->ops->compact_later(s, rev);
+}

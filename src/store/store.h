@@ -57,7 +57,11 @@ BH_MUST int bh_store_load(struct bh_store *s, bh_store_each fn, void *arg, struc
  * (blocking). */
 BH_MUST int bh_store_history(struct bh_store *s, uint64_t after, size_t max, bh_store_event fn,
                              void *arg, struct bh_err *err);
-/* Drops events with revision <= rev (background upkeep; blocking, short). */
+/* Drops events with revision <= rev (blocking: for tools and tests). */
 BH_MUST int bh_store_compact(struct bh_store *s, uint64_t rev, struct bh_err *err);
+/* The same in the background: a slice at a time, on the worker pool, so that commits and readers
+ * never wait for long. While one is under way, a call raises its goal. A failure is logged, and the
+ * next call tries again. */
+void bh_store_compact_later(struct bh_store *s, uint64_t rev);
 
 #endif

@@ -12,6 +12,7 @@ struct bh_store_ops {
     int (*history)(struct bh_store *s, uint64_t after, size_t max, bh_store_event fn, void *arg,
                    struct bh_err *err);
     int (*compact)(struct bh_store *s, uint64_t rev, struct bh_err *err);
+    void (*compact_later)(struct bh_store *s, uint64_t rev);
 };
 
 /* First member of every back end. rev and compacted change on the loop's thread only. */

@@ -230,8 +230,13 @@ static int memory_compact(struct bh_store *base, uint64_t rev, struct bh_err *er
     return 0;
 }
 
-static const struct bh_store_ops memory_ops = {memory_free, memory_commit, memory_load,
-                                               memory_history, memory_compact};
+static void memory_compact_later(struct bh_store *base, uint64_t rev)
+{
+    (void)memory_compact(base, rev, NULL);
+}
+
+static const struct bh_store_ops memory_ops = {
+    memory_free, memory_commit, memory_load, memory_history, memory_compact, memory_compact_later};
 
 struct bh_store *bh_store_new_memory(struct bh_loop *l)
 {

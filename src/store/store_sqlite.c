@@ -8,14 +8,15 @@
  * what a B-tree by rowid likes best. Compaction removes what a write at or before the compaction
  * revision replaced, and deletions.
  *
- * Two connections: the writer works on the worker pool (one commit at a time) and, for compaction,
- * on the loop; its lock says whose turn it is. The reader belongs to the loop; WAL lets it read
- * while a commit runs.
+ * Two connections: the writer works on the worker pool (one commit, and one slice of compaction, at
+ * a time); its lock says whose turn it is. The reader belongs to the loop; WAL lets it read while a
+ * commit runs.
  */
 #include "store/store_int.h"
 
 #include "base/arena.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "net/loop.h"
 
 #include <pthread.h>
@@ -24,12 +25,16 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Revisions that one transaction of compaction passes: some milliseconds. */
+#define COMPACT_SLICE 2000
+
 struct sqlite_store {
     struct bh_store base;
     int lock_fd;
     pthread_mutex_t lock; /* the writer connection and its statements */
     pthread_cond_t idle;  /* signalled when working becomes false */
     bool working;         /* a commit is on the worker pool (under lock) */
+    bool slicing;         /* a slice of compaction is there (under lock) */
     sqlite3 *writer, *reader;
     sqlite3_stmt *begin, *commit, *rollback, *insert_log, *insert_live, *update_live, *delete_live,
         *get_live;
@@ -41,6 +46,10 @@ struct sqlite_store {
     void *arg;
     int result;
     struct bh_err err;
+    /* The slice under way, likewise. */
+    uint64_t slice_from, slice_to, goal;
+    int slice_result;
+    struct bh_err slice_err;
 };
 
 static int fail(struct sqlite_store *s, sqlite3 *db, const char *what, struct bh_err *err)
@@ -234,9 +243,13 @@ static int sqlite_history(struct bh_store *base, uint64_t after, size_t max, bh_
     return r;
 }
 
-static int sqlite_compact(struct bh_store *base, uint64_t rev, struct bh_err *err)
+/* ---- compaction ---- */
+
+/* Removes what the writes after from, up to and including to, have replaced, and their deletions.
+ * The lock is held. */
+static int compact_slice(struct sqlite_store *s, uint64_t from, uint64_t to, struct bh_err *err)
 {
-    struct sqlite_store *s = (struct sqlite_store *)base;
+    unsigned long long a = from, b = to;
     char sql[512];
     int r;
 
@@ -248,19 +261,88 @@ static int sqlite_compact(struct bh_store *base, uint64_t rev, struct bh_err *er
         "DELETE FROM log WHERE rev > %llu AND rev <= %llu AND op = %d;"
         "INSERT OR REPLACE INTO meta(name, n) VALUES('compacted', %llu);"
         "COMMIT;",
-        (unsigned long long)base->compacted, (unsigned long long)rev,
-        (unsigned long long)base->compacted, (unsigned long long)rev, (int)BH_STORE_DELETE,
-        (unsigned long long)rev);
-    pthread_mutex_lock(&s->lock);
-    while (s->working)
-        pthread_cond_wait(&s->idle, &s->lock);
+        a, b, a, b, (int)BH_STORE_DELETE, b);
     r = exec(s, s->writer, sql, err);
     if (r < 0 && !sqlite3_get_autocommit(s->writer))
         (void)exec(s, s->writer, "ROLLBACK", NULL);
-    pthread_mutex_unlock(&s->lock);
-    if (r == 0)
-        base->compacted = rev;
     return r;
+}
+
+static uint64_t slice_end(uint64_t from, uint64_t goal)
+{
+    return goal - from > COMPACT_SLICE ? from + COMPACT_SLICE : goal;
+}
+
+static int sqlite_compact(struct bh_store *base, uint64_t rev, struct bh_err *err)
+{
+    struct sqlite_store *s = (struct sqlite_store *)base;
+    int r = 0;
+
+    pthread_mutex_lock(&s->lock);
+    while (s->working || s->slicing)
+        pthread_cond_wait(&s->idle, &s->lock);
+    while (r == 0 && base->compacted < rev) {
+        uint64_t to = slice_end(base->compacted, rev);
+
+        r = compact_slice(s, base->compacted, to, err);
+        if (r == 0)
+            base->compacted = to;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return r;
+}
+
+static void slice_work(void *arg)
+{
+    struct sqlite_store *s = arg;
+
+    pthread_mutex_lock(&s->lock);
+    s->slice_result = compact_slice(s, s->slice_from, s->slice_to, &s->slice_err);
+    s->slicing = false;
+    pthread_cond_broadcast(&s->idle);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void slice_done(void *arg);
+
+static void slice_start(struct sqlite_store *s)
+{
+    s->slice_from = s->base.compacted;
+    s->slice_to = slice_end(s->slice_from, s->goal);
+    memset(&s->slice_err, 0, sizeof(s->slice_err));
+    pthread_mutex_lock(&s->lock);
+    s->slicing = true;
+    pthread_mutex_unlock(&s->lock);
+    bh_loop_work(s->base.loop, slice_work, slice_done, s);
+}
+
+static void slice_done(void *arg)
+{
+    struct sqlite_store *s = arg;
+
+    if (s->slice_result < 0) {
+        bh_log(BH_WARN, "history was not compacted, continuing",
+               BH_CSTR("error", s->slice_err.msg));
+        s->goal = 0;
+        return;
+    }
+    if (s->slice_to > s->base.compacted)
+        s->base.compacted = s->slice_to;
+    if (s->goal > s->base.compacted)
+        slice_start(s);
+    else
+        s->goal = 0;
+}
+
+static void sqlite_compact_later(struct bh_store *base, uint64_t rev)
+{
+    struct sqlite_store *s = (struct sqlite_store *)base;
+    bool running = s->goal != 0;
+
+    if (rev > s->goal)
+        s->goal = rev;
+    if (!running)
+        slice_start(s);
 }
 
 /* ---- opening and closing ---- */
@@ -272,7 +354,7 @@ static void sqlite_free(struct bh_store *base)
                            s->insert_live, s->update_live, s->delete_live, s->get_live};
 
     pthread_mutex_lock(&s->lock);
-    while (s->working)
+    while (s->working || s->slicing)
         pthread_cond_wait(&s->idle, &s->lock);
     pthread_mutex_unlock(&s->lock);
     for (size_t i = 0; i < BH_COUNT(all); i++)
@@ -286,8 +368,8 @@ static void sqlite_free(struct bh_store *base)
     bh_free(s);
 }
 
-static const struct bh_store_ops sqlite_ops = {sqlite_free, sqlite_commit, sqlite_load,
-                                               sqlite_history, sqlite_compact};
+static const struct bh_store_ops sqlite_ops = {
+    sqlite_free, sqlite_commit, sqlite_load, sqlite_history, sqlite_compact, sqlite_compact_later};
 
 static const char schema[] =
     "PRAGMA journal_mode=WAL;"

@@ -224,6 +224,8 @@ static void stress_next(void *arg, const struct bh_err *err)
     bh_store_commit(st->s, st->w, 8, stress_next, st);
     /* Reading and compacting while the worker commits: what the sanitizers look at. */
     BH_EQ(bh_store_history(st->s, bh_store_compacted(st->s), 10, append_event, &b, NULL), 0);
+    if (st->round % 10 == 5)
+        bh_store_compact_later(st->s, bh_store_rev(st->s) - 3);
     if (st->round % 10 == 0)
         BH_EQ(bh_store_compact(st->s, bh_store_rev(st->s) - 5, NULL), 0);
 }
