@@ -251,6 +251,15 @@ struct bh_obj *bh_obj_unref(const struct bh_obj *o)
     return NULL;
 }
 
+void bh_obj_shed(struct bh_obj *o, int holds)
+{
+    /* Who holds no reference cannot get one but through the caller: the count does not grow now. */
+    if (!o->decoded || __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > holds)
+        return;
+    o->decoded = NULL;
+    o->arena = bh_arena_free(o->arena);
+}
+
 const void *bh_obj_struct(const struct bh_obj *o)
 {
     struct bh_obj *m = (struct bh_obj *)(uintptr_t)o;

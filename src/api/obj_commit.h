@@ -16,5 +16,8 @@ struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json
                                   const struct bh_meta_v1_object_meta *meta);
 /* Puts the number in. The caller knows that nobody else uses the object at this moment. rv > 0. */
 void bh_obj_assign(struct bh_obj *o, uint64_t rv);
+/* Gives the decoded struct back when nobody but the caller, who holds so many references, uses the
+ * object any more. It is made again when it is asked for. */
+void bh_obj_shed(struct bh_obj *o, int holds);
 
 #endif

@@ -1,6 +1,7 @@
 /* State and events. Watchers are in wc_watch.c, old versions in wc_list.c. */
 #include "apiserver/watch_cache.h"
 
+#include "api/obj_commit.h"
 #include "apiserver/wc_int.h"
 #include "base/arena.h"
 #include "base/limits.h"
@@ -11,6 +12,10 @@ struct bh_wc *bh_wc_new(void)
 {
     return bh_calloc(1, sizeof(struct bh_wc));
 }
+
+/* So many events ago nearly nobody looks at a replaced state any more: its decoded form, several
+ * times as large as its bytes, is given back. */
+#define SHED_AFTER 128
 
 static void event_done(struct bh_wc_event *ev)
 {
@@ -123,8 +128,29 @@ struct bh_wc_event *bh_wc_at(const struct bh_wc_res *res, size_t i)
     return &res->ring[(res->head + i) % res->ring_cap];
 }
 
-/* Takes the references in ev. The ring doubles up to the window, then the oldest event gives way.
- */
+static void drop_oldest(struct bh_wc_res *res)
+{
+    struct bh_wc_event *oldest = bh_wc_at(res, 0);
+
+    res->floor = oldest->rv;
+    res->wc->window_bytes -= oldest->obj->json.n;
+    event_done(oldest);
+    res->head = (res->head + 1) % res->ring_cap;
+    res->n--;
+}
+
+/* A replaced state is held by the event that replaced it and, while that is still there, by the one
+ * that made it. */
+static void shed(struct bh_wc_res *res)
+{
+    struct bh_obj *o = res->n > SHED_AFTER ? bh_wc_at(res, res->n - 1 - SHED_AFTER)->prev : NULL;
+
+    if (o)
+        bh_obj_shed(o, o->rv > res->floor ? 2 : 1);
+}
+
+/* Takes the references in ev. The ring doubles up to the window, then the oldest events give way:
+ * by their number, or by the bytes of all windows together. */
 static void push(struct bh_wc_res *res, const struct bh_wc_event *ev)
 {
     if (res->n == res->ring_cap && res->ring_cap < BH_EVENT_WINDOW) {
@@ -141,16 +167,14 @@ static void push(struct bh_wc_res *res, const struct bh_wc_event *ev)
         res->ring_cap = cap;
         res->head = 0;
     }
-    if (res->n == res->ring_cap) {
-        struct bh_wc_event *oldest = bh_wc_at(res, 0);
-
-        res->floor = oldest->rv;
-        event_done(oldest);
-        res->head = (res->head + 1) % res->ring_cap;
-        res->n--;
-    }
+    if (res->n == res->ring_cap)
+        drop_oldest(res);
     *bh_wc_at(res, res->n) = *ev;
     res->n++;
+    res->wc->window_bytes += ev->obj->json.n;
+    while (res->wc->window_bytes > BH_EVENT_WINDOW_BYTES && res->n > BH_EVENT_WINDOW_MIN)
+        drop_oldest(res);
+    shed(res);
 }
 
 void bh_wc_load_event(struct bh_wc_res *res, const struct bh_wc_event *ev)

@@ -9,6 +9,7 @@ struct bh_wc {
     size_t n, cap;
     struct bh_map by_key; /* full key -> struct bh_wc_entry */
     uint64_t rv;
+    size_t window_bytes; /* of the objects in all rings, each event's own */
     struct bh_link
         *next; /* while events go out: the link to visit next, kept right by bh_wc_unwatch() */
 };
