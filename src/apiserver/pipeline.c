@@ -9,6 +9,12 @@
 
 #include <string.h>
 
+struct joined {
+    struct joined *next;
+    bh_pipeline_done done;
+    void *arg;
+};
+
 struct op {
     struct op *next;
     enum bh_store_op op;
@@ -16,6 +22,8 @@ struct op {
     struct bh_obj *obj;
     bh_pipeline_done done;
     void *arg;
+    struct joined *joined, **joined_last;
+    size_t bytes;
     size_t key_n;
     char key[];
 };
@@ -26,6 +34,7 @@ struct bh_pipeline {
     struct bh_wc *wc;
     struct op *first, **last; /* accepted, not yet given to the store */
     size_t waiting;           /* those, and those in the batch */
+    size_t bytes;             /* of their objects */
     struct op *batch;         /* given to the store */
     size_t batch_n;
     struct bh_store_write writes[BH_COMMIT_BATCH_MAX];
@@ -42,6 +51,12 @@ static struct bh_str op_key(const struct op *o)
 
 static void op_free(struct op *o)
 {
+    while (o->joined) {
+        struct joined *j = o->joined;
+
+        o->joined = j->next;
+        bh_free(j);
+    }
     (void)bh_obj_unref(o->obj);
     bh_free(o);
 }
@@ -124,7 +139,7 @@ int bh_pipeline_submit(struct bh_pipeline *p, enum bh_store_op op, struct bh_wc_
 {
     struct op *o;
 
-    if (p->waiting >= BH_COMMIT_QUEUE_MAX) {
+    if (p->waiting >= BH_COMMIT_QUEUE_MAX || p->bytes + obj->json.n > BH_COMMIT_QUEUE_BYTES_MAX) {
         (void)bh_obj_unref(obj);
         return bh_err_set(err, BH_E_BUSY,
                           "too many writes wait for the store (%zu), please try again later",
@@ -136,20 +151,48 @@ int bh_pipeline_submit(struct bh_pipeline *p, enum bh_store_op op, struct bh_wc_
     o->obj = obj;
     o->done = done;
     o->arg = arg;
+    o->joined_last = &o->joined;
+    o->bytes = obj->json.n;
     o->key_n = key.n;
     memcpy(o->key, key.p, key.n);
     *p->last = o;
     p->last = &o->next;
     p->waiting++;
+    p->bytes += o->bytes;
     (void)bh_map_put(&p->head, op_key(o), o);
     schedule(p);
     return 0;
+}
+
+void bh_pipeline_join(struct bh_pipeline *p, struct bh_str key, bh_pipeline_done done, void *arg)
+{
+    struct op *o = bh_map_get(&p->head, key);
+    struct joined *j = bh_calloc(1, sizeof(*j));
+
+    bh_assert(o != NULL);
+    j->done = done;
+    j->arg = arg;
+    *o->joined_last = j;
+    o->joined_last = &j->next;
 }
 
 static void forget_head(struct bh_pipeline *p, const struct op *o)
 {
     if (bh_map_get(&p->head, op_key(o)) == o)
         (void)bh_map_del(&p->head, op_key(o));
+}
+
+/* Tells everybody who waits for this write, and frees it. */
+static void op_over(struct bh_pipeline *p, struct op *o, struct bh_obj *obj,
+                    const struct bh_err *err)
+{
+    p->waiting--;
+    p->bytes -= o->bytes;
+    if (o->done && !p->freed)
+        o->done(o->arg, obj, err);
+    for (struct joined *j = o->joined; j && !p->freed; j = j->next)
+        j->done(j->arg, obj, err);
+    op_free(o);
 }
 
 static void publish_batch(struct bh_pipeline *p, struct op *batch)
@@ -167,10 +210,7 @@ static void publish_batch(struct bh_pipeline *p, struct op *batch)
         struct op *o = batch;
 
         batch = o->next;
-        p->waiting--;
-        if (o->done && !p->freed)
-            o->done(o->arg, o->obj, NULL);
-        op_free(o);
+        op_over(p, o, o->obj, NULL);
     }
 }
 
@@ -180,10 +220,7 @@ static void fail_all(struct bh_pipeline *p, struct op *list, const struct bh_err
         struct op *o = list;
 
         list = o->next;
-        p->waiting--;
-        if (o->done && !p->freed)
-            o->done(o->arg, NULL, err);
-        op_free(o);
+        op_over(p, o, NULL, err);
     }
 }
 
@@ -229,6 +266,7 @@ static void committed(void *arg, const struct bh_err *err)
 static void start(void *arg)
 {
     struct bh_pipeline *p = arg;
+    size_t bytes = 0;
     struct op *o;
 
     p->scheduled = false;
@@ -240,11 +278,12 @@ static void start(void *arg)
         return;
     p->batch = p->first;
     p->batch_n = 0;
-    for (o = p->first; o && p->batch_n < BH_COMMIT_BATCH_MAX; o = o->next) {
+    for (o = p->first;; o = o->next) {
         p->writes[p->batch_n++] =
             (struct bh_store_write){.op = o->op, .key = op_key(o), .value = o->obj->json};
+        bytes += o->bytes;
         p->first = o->next;
-        if (p->batch_n == BH_COMMIT_BATCH_MAX || !o->next) {
+        if (p->batch_n == BH_COMMIT_BATCH_MAX || bytes >= BH_COMMIT_BATCH_BYTES_MAX || !o->next) {
             o->next = NULL;
             break;
         }

@@ -29,11 +29,15 @@ struct bh_obj *bh_pipeline_head(const struct bh_pipeline *p, const struct bh_wc_
 typedef void (*bh_pipeline_done)(void *arg, struct bh_obj *obj, const struct bh_err *err);
 
 /* Accepts a write. obj is a pending object (bh_obj_new_pending): for a deletion the last state. The
- * reference is taken. done may be NULL. -BH_E_BUSY (429) when BH_COMMIT_QUEUE_MAX writes wait: then
- * obj is released and done does not run. */
+ * reference is taken. done may be NULL. -BH_E_BUSY (429) when BH_COMMIT_QUEUE_MAX writes or
+ * BH_COMMIT_QUEUE_BYTES_MAX bytes wait: then obj is released and done does not run. */
 BH_MUST int bh_pipeline_submit(struct bh_pipeline *p, enum bh_store_op op, struct bh_wc_res *res,
                                struct bh_str key, struct bh_obj *obj, bh_pipeline_done done,
                                void *arg, struct bh_err *err);
+/* done runs when the newest accepted write of key is over, after that write's own: for an answer
+ * that says nothing new, but must not be given before what it rests on is durable. There has to be
+ * such a write (the head's rv is 0, or there is no head though the cache has the object). */
+void bh_pipeline_join(struct bh_pipeline *p, struct bh_str key, bh_pipeline_done done, void *arg);
 size_t bh_pipeline_waiting(const struct bh_pipeline *p); /* accepted, not yet published */
 /* The last commit failed and none has succeeded since: what /readyz reports. NULL when all is well.
  */

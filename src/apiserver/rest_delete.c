@@ -451,6 +451,10 @@ int bh_rest_delete_obj(struct bh_rq *rq, struct bh_obj *old,
     prepare(rq, old, o, &d);
     if (rq->dry_run)
         return answer_dry(rq, &d);
+    if (d.outcome == AGAIN && old->rv == 0) {
+        bh_pipeline_join(rq->srv->pipe, bh_rq_key(rq, rq->res, old->ns, old->name), kept, rq);
+        return 0;
+    }
     if (d.outcome == AGAIN) {
         answer_deleted(rq, old, true);
         return 0;
@@ -591,6 +595,10 @@ int bh_rest_evict(struct bh_rq *rq, struct bh_obj *old,
     if (r < 0)
         return r;
     prepare(rq, old, o, &d);
+    if (d.outcome == AGAIN && old->rv == 0 && !rq->dry_run) {
+        bh_pipeline_join(rq->srv->pipe, bh_rq_key(rq, rq->res, old->ns, old->name), done, rq);
+        return 0;
+    }
     if (rq->dry_run || d.outcome == AGAIN) {
         done(rq, old, NULL);
         return 0;

@@ -366,7 +366,12 @@ static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h,
 
     if (bh_deletes_during_update(hub, h, u->old)) {
         if (rq->dry_run) {
-            bh_rq_answer_obj(rq, 200, u->old);
+            /* A copy: the bytes of an object that is on its way still move. */
+            BH_AUTO_OBJ *shown = bh_write_dry(rq, hub, old);
+
+            if (!shown)
+                return -BH_E_INTERNAL;
+            bh_rq_answer_obj(rq, 200, shown);
             return 0;
         }
         return bh_write_submit_then(rq, BH_STORE_DELETE, rq->res, old, emptied,
