@@ -63,6 +63,7 @@ static void on_chunk(void *arg, struct bh_str data)
     if (!c->rq->canceled && !c->rq->sink.event(c->rq->sink.arg, &ev)) {
         c->rq->canceled = true;
         bh_http_call_cancel(c->call);
+        c->call = NULL;
         c->rq->sink.watch_end(c->rq->sink.arg);
         later(c);
     }
