@@ -63,6 +63,7 @@ void bh_http_unref(struct bh_http_exchange *pub)
     struct bh_http_x *x = of(pub);
     struct bh_http_conn *c = x->conn;
     struct bh_http_server *s = c->server;
+    bool big;
 
     bh_assert(x->refs > 0);
     if (--x->refs > 0)
@@ -70,9 +71,10 @@ void bh_http_unref(struct bh_http_exchange *pub)
     if (x->body.cap > 65536)
         bh_buf_done(&x->body);
     bh_buf_clear(&x->body);
+    big = bh_arena_used(pub->arena) > BH_HTTP_SPARE_BYTES;
     bh_arena_reset(pub->arena);
     x->conn = NULL;
-    if (s && s->spare_n < BH_HTTP_SPARE_MAX) {
+    if (s && s->spare_n < BH_HTTP_SPARE_MAX && !big) {
         bh_list_add_head(&s->spare, &x->spare_link);
         s->spare_n++;
     } else {

@@ -70,12 +70,23 @@ static void drain_check(void *arg)
     server_unref(s);
 }
 
+/* The body of the connection's request is nobody's memory problem any more. */
+static void uncount_body(struct bh_http_conn *c)
+{
+    if (!c->server || !c->cur)
+        return;
+    bh_assert(c->server->bodies_bytes >= c->cur->counted);
+    c->server->bodies_bytes -= c->cur->counted;
+    c->cur->counted = 0;
+}
+
 void bh_http_conn_detach(struct bh_http_conn *c)
 {
     struct bh_http_server *s = c->server;
 
     if (!c->stream)
         return;
+    uncount_body(c);
     c->stream = NULL;
     c->server = NULL; /* it may go before the exchanges that are still with handlers */
     bh_timer_stop(&c->timer);
@@ -141,6 +152,7 @@ static void fail(struct bh_http_conn *c, int status)
     BH_AUTO_BUF b = {0};
     const char *text = bh_http_status_text(status);
 
+    uncount_body(c);
     c->cur = NULL;
     c->close_after = true;
     if (x)
@@ -276,7 +288,13 @@ static bool on_event(struct bh_http_conn *c, int ev, struct bh_str data)
                 (void)dispatch(c);
             return false;
         }
+        if (data.n > BH_BODIES_BYTES_MAX - c->server->bodies_bytes) {
+            fail(c, 503);
+            return false;
+        }
         bh_buf_adds(&x->body, data);
+        x->counted += data.n;
+        c->server->bodies_bytes += data.n;
         return true;
     case BH_H1_END:
         return dispatch(c);
@@ -392,6 +410,7 @@ void bh_http_exchange_done(struct bh_http_x *x)
 
     x->finished = true;
     bh_assert(c->cur == x);
+    uncount_body(c);
     c->cur = NULL;
     c->answering = false;
     c->refs++;

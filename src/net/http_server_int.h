@@ -9,7 +9,8 @@
 #include "base/list.h"
 
 #define BH_HTTP_LISTENERS_MAX 16
-#define BH_HTTP_SPARE_MAX     256 /* exchanges kept for reuse, arena included */
+#define BH_HTTP_SPARE_MAX     256        /* exchanges kept for reuse, arena included */
+#define BH_HTTP_SPARE_BYTES   (64 << 10) /* of an arena: one that had to grow beyond is not kept */
 
 struct bh_http_server {
     struct bh_loop *loop;
@@ -21,8 +22,9 @@ struct bh_http_server {
     size_t conns_n;
     struct bh_link spare; /* exchanges */
     size_t spare_n;
-    struct bh_buf head; /* scratch for response heads */
-    int64_t date_s;     /* the second that date was written for */
+    size_t bodies_bytes; /* of the requests that are being received or answered */
+    struct bh_buf head;  /* scratch for response heads */
+    int64_t date_s;      /* the second that date was written for */
     char date[32];
     bool draining;
     struct bh_timer drain_timer;
@@ -60,6 +62,7 @@ struct bh_http_x {
     struct bh_link spare_link;
     struct bh_http_conn *conn;
     struct bh_buf body;
+    size_t counted; /* of it in the server's bodies_bytes */
     int refs;
     int minor;
     bool keep_alive, head_only, too_large;
