@@ -27,6 +27,7 @@
 #define RESYNC_MS            60000
 #define ORPHAN_GRACE_S       1
 #define GRACE_MIN_S          0
+#define RELEARN_TRIES_MAX    10
 
 /* What the worker remembers of a container between turns. */
 struct slot {
@@ -59,6 +60,8 @@ struct pod_worker {
     bool started;      /* may work (adoption is over) */
     bool removed;      /* nothing of it is left on the node */
     bool was_terminal; /* came to us finished */
+    bool adopted;      /* its sandbox is from before our start, and its devices were not released */
+    unsigned relearn_tries;
     const char *fail_reason, *fail_message;
     int64_t sandbox_backoff_ns, sandbox_not_before_ns; /* after a failure to make it */
     char *status;                                      /* last acknowledged status, as JSON */
@@ -680,6 +683,36 @@ static bool devices_lost(const struct pod_worker *w)
            w->sandbox_not_before_ns <= bh_loop_mono_ns(w->k->loop);
 }
 
+static void devices_relearned(void *arg, const struct bh_err *err)
+{
+    struct pod_worker *w = arg;
+
+    if (err)
+        poke_at(w, bh_loop_mono_ns(w->k->loop) + SECOND_NS);
+    else
+        w->again = true;
+    step_done(w);
+}
+
+/* The same for a pod that is ending: what no record names would stay prepared, while the claim is
+ * given to the next pod. After some tries (a driver that does not come back) the pod goes all the
+ * same: drivers look for claims that the API has forgotten. Returns true when a step was started.
+ */
+static bool relearn_devices(struct pod_worker *w)
+{
+    if (!w->adopted || w->gone || w->was_terminal || !w->pod || !w->sandbox.id.n ||
+        w->sandbox.state != BH_CRI_SANDBOX_READY || !bh_dra_pod_needs(w->pod))
+        return false;
+    if (w->relearn_tries++ == RELEARN_TRIES_MAX) {
+        bh_log(BH_WARN, "the pod's devices are not known and not released, continuing",
+               BH_STR("pod_uid", w->uid));
+        w->adopted = false;
+        return false;
+    }
+    (void)bh_dra_prepare(w->k->dra, w->pod, devices_relearned, w);
+    return true;
+}
+
 static void make_sandbox(struct pod_worker *w)
 {
     if (w->k->dra && bh_dra_pod_needs(w->pod))
@@ -761,6 +794,7 @@ static void unprepared(void *arg, const struct bh_err *err)
                BH_CSTR("error", err->msg));
         poke_at(w, bh_loop_mono_ns(w->k->loop) + BACKOFF_MIN_NS);
     } else {
+        w->adopted = false;
         w->again = true;
     }
     step_done(w);
@@ -844,6 +878,8 @@ static bool terminate(struct pod_worker *w, const struct bh_cri_container_vec *v
         (void)bh_dra_unprepare(w->k->dra, w->uid, unprepared, w);
         return true;
     }
+    if (w->k->dra && relearn_devices(w))
+        return true;
     if (w->sandbox.id.n && w->sandbox.state == BH_CRI_SANDBOX_READY) {
         w->k->rt->ops->sandbox_stop(w->k->rt, bh_s(w->sandbox_id), sandbox_stopped, w);
         return true;
@@ -1059,6 +1095,7 @@ void kl_pod_adopt(struct bh_kubelet *k, const struct bh_cri_sandbox *s)
     w->sandbox_id = bh_strdup_c(s->id);
     w->sandbox_attempt = s->attempt;
     w->has_attempt = true;
+    w->adopted = true;
 }
 
 void kl_pod_poke(struct bh_kubelet *k, struct bh_str uid)
