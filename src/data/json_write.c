@@ -90,7 +90,7 @@ static inline size_t plain_run(const char *p, size_t n, uint8_t mask)
 
 static void write_str(struct bh_buf *out, struct bh_str s, uint8_t mask)
 {
-    const char *p = s.p, *end = s.p + s.n;
+    const char *p = s.n ? s.p : "", *end = p + s.n;
 
     put_c(out, '"');
     while (p < end) {
