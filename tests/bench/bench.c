@@ -21,8 +21,11 @@
 
 extern char **environ;
 
+#define LIVE_MAX 16
+
 const char *bench_program, *bench_dir;
 static FILE *json;
+static int live[LIVE_MAX]; /* pids that have to be ended whatever happens */
 
 void bench_report(const char *name, double value, const char *unit, const char *over)
 {
@@ -37,6 +40,12 @@ static void clean_up(void)
 {
     struct bh_err err = {0};
 
+    for (size_t i = 0; i < LIVE_MAX; i++)
+        if (live[i] > 0) {
+            (void)kill(live[i], SIGTERM);
+            (void)waitpid(live[i], NULL, 0);
+        }
+    bench_down();
     if (bench_dir && bh_fs_remove_tree(bench_dir, &err) < 0)
         fprintf(stderr, "bench: %s\n", err.msg);
 }
@@ -144,6 +153,11 @@ struct bench_proc bench_spawn(const char *const *argv, const char *log)
     posix_spawn_file_actions_destroy(&fa);
     (void)close(fd[1]);
     p.ready_fd = fd[0];
+    for (size_t i = 0; i < LIVE_MAX; i++)
+        if (live[i] == 0) {
+            live[i] = p.pid;
+            break;
+        }
     return p;
 }
 
@@ -159,10 +173,17 @@ double bench_ready(struct bench_proc *p, double since, int seconds)
 
 void bench_end(struct bench_proc *p)
 {
-    if (p->pid > 0) {
+    if (p->pid > 0)
         (void)kill(p->pid, SIGTERM);
+    bench_wait_end(p);
+}
+
+void bench_wait_end(struct bench_proc *p)
+{
+    for (size_t i = 0; i < LIVE_MAX; i++)
+        live[i] = live[i] == p->pid ? 0 : live[i];
+    if (p->pid > 0)
         (void)waitpid(p->pid, NULL, 0);
-    }
     if (p->ready_fd >= 0)
         (void)close(p->ready_fd);
     *p = (struct bench_proc){.ready_fd = -1};

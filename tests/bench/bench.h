@@ -30,7 +30,9 @@ struct bench_proc {
 struct bench_proc bench_spawn(const char *const *argv, const char *log);
 /* Seconds until it was ready. */
 double bench_ready(struct bench_proc *p, double since, int seconds);
-void bench_end(struct bench_proc *p);
+void bench_end(struct bench_proc *p);      /* SIGTERM, then waits */
+void bench_wait_end(struct bench_proc *p); /* waits for its own end */
+void bench_down(void); /* bulkhead down --purge on the scratch cluster, if there is one */
 
 extern const char *bench_program; /* path of bulkhead */
 extern const char *bench_dir;     /* scratch directory, removed at the end */

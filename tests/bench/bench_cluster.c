@@ -28,9 +28,7 @@ static void run_tool(const char *const *argv)
 
     path(log, sizeof(log), "tool.log");
     p = bench_spawn(argv, log);
-    (void)waitpid(p.pid, NULL, 0);
-    p.pid = 0;
-    bench_end(&p);
+    bench_wait_end(&p);
 }
 
 static struct bench_proc up(double *seconds)
@@ -49,7 +47,7 @@ static struct bench_proc up(double *seconds)
     return p;
 }
 
-static void down(void)
+void bench_down(void)
 {
     char data[256], root[256];
     const char *argv[] = {bench_program, "down",           "--purge", "--data-dir",
@@ -57,7 +55,8 @@ static void down(void)
 
     path(data, sizeof(data), "data");
     path(root, sizeof(root), "kubelet");
-    run_tool(argv);
+    if (access(data, F_OK) == 0)
+        run_tool(argv);
 }
 
 struct pod_run {
@@ -161,7 +160,7 @@ void bench_cluster(void)
         bench_end(&p);
         p = up(&again[i]);
         bench_end(&p);
-        down();
+        bench_down();
     }
     bench_report(
         "start_cold_to_ready_p50", bench_quantile(starts, STARTS, 0.5) * 1e3, "ms",
@@ -176,5 +175,5 @@ void bench_cluster(void)
     run_tool(import);
     pods_to_running(image);
     bench_end(&p);
-    down();
+    bench_down();
 }
