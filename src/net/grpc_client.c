@@ -719,7 +719,16 @@ static void conn_abandon(struct conn *cn)
     bh_list_del(&cn->link);
     cn->cl = NULL;
     cn->closing = true;
+    if (cn->busy) {
+        bh_stream_abort(cn->st, NULL); /* on_close frees it */
+        return;
+    }
+    /* At once: a loop that ends now calls no on_close. */
+    cn->busy = true;
+    bh_stream_set_ops(cn->st, NULL, NULL);
     bh_stream_abort(cn->st, NULL);
+    cn->h2 = bh_h2_free(cn->h2);
+    bh_free(cn);
 }
 
 struct bh_grpc_client *bh_grpc_client_free(struct bh_grpc_client *c)

@@ -315,7 +315,7 @@ class Processes(Story):
     def __init__(self, args):
         super().__init__(args)
         self.a.port = self.a.port or 6443
-        self.running_now = {}
+        self.running_now, self.wrong = {}, False
 
     def path(self, *parts):
         return os.path.join(self.a.data, *parts)
@@ -372,11 +372,14 @@ class Processes(Story):
         for name, p in self.running_now.items():
             try:
                 if p.wait(10):
-                    print("%s ended with status %d: %s" % (name, p.returncode, open(self.path(name + ".log")).read()[-3000:]))
+                    log = open(self.path(name + ".log"), errors="replace").read()
+                    print("%s ended with status %d: %s" % (name, p.returncode, log[max(log.find("ERROR: "), len(log) - 20000):]))
+                    self.wrong = True
             except subprocess.TimeoutExpired:
                 print("%s did not end" % name)
                 p.kill()
                 p.wait()
+                self.wrong = True
         super().down()
 
 
@@ -389,16 +392,16 @@ def main():
     p.add_argument("--processes", action="store_true")
     a = p.parse_args()
     a.data = os.path.abspath(a.data)
-    story = (Processes if a.processes else Story)(a)
+    story, status = (Processes if a.processes else Story)(a), 1
     try:
         story.play()
+        status = 0
     except AssertionError as e:
         print("\nNOT AS IT SHOULD BE: %s" % e, file=sys.stderr)
-        return 1
     finally:
         if not a.keep:
             story.down()
-    return 0
+    return 1 if getattr(story, "wrong", False) else status
 
 
 sys.exit(main())
