@@ -44,12 +44,22 @@ struct instance {
     struct dra_driver *driver;
     char *endpoint;
     struct bh_grpc_client *client;
-    bool v1; /* else v1beta1 */
+    struct bh_link calls; /* struct driver_call */
+    bool v1;              /* else v1beta1 */
     bool ready;
     bool health_wanted, health_advertised;
     struct bh_grpc_stream *stream;
     struct bh_timer health_timer;
     uint64_t seq; /* order of registration */
+};
+
+/* A prepare or unprepare under way. A client that is freed ends its calls without a word; whoever
+ * waits has to be told all the same. */
+struct driver_call {
+    struct bh_link link; /* of the instance, or among the lost ones */
+    void (*fn)(void *arg, const struct bh_grpc_result *res);
+    void *arg;
+    struct bh_timer soon;
 };
 
 struct dra_driver {
@@ -426,11 +436,49 @@ static void instance_state(void *arg, enum bh_grpc_state st, const struct bh_err
         bh_timer_start_ns(&i->health_timer, 0);
 }
 
+static void call_over(struct driver_call *c, const struct bh_grpc_result *res)
+{
+    void (*fn)(void *, const struct bh_grpc_result *) = c->fn;
+    void *fn_arg = c->arg;
+
+    bh_list_del(&c->link);
+    bh_timer_stop(&c->soon);
+    bh_free(c);
+    if (fn)
+        fn(fn_arg, res);
+}
+
+static void call_answered(void *arg, const struct bh_grpc_result *res)
+{
+    call_over(arg, res);
+}
+
+static void call_lost(void *arg)
+{
+    static const struct bh_grpc_result gone = {.status = BH_GRPC_UNAVAILABLE,
+                                               .message = BH_S_INIT("the driver was deregistered")};
+
+    call_over(arg, &gone);
+}
+
+/* Told from the loop, not from inside whatever took the driver away. */
+static void calls_lose(struct bh_dra_manager *m, struct instance *i)
+{
+    while (!bh_list_empty(&i->calls)) {
+        struct driver_call *c = bh_container(i->calls.next, struct driver_call, link);
+
+        bh_list_del(&c->link);
+        bh_list_add_tail(&m->lost, &c->link);
+        bh_timer_start_ns(&c->soon, 0);
+    }
+}
+
 static void instance_free(struct instance *i)
 {
     bh_list_del(&i->link);
     bh_timer_stop(&i->health_timer);
     i->client = bh_grpc_client_free(i->client); /* the stream goes with it */
+    calls_lose(i->driver->m, i);
     bh_free(i->endpoint);
     bh_free(i);
 }
@@ -487,6 +535,7 @@ int dra_driver_registered(void *arg, const struct bh_plugin_info *info, struct b
     }
     i = bh_calloc(1, sizeof(*i));
     i->driver = d;
+    bh_list_init(&i->calls);
     i->endpoint = bh_strdup_c(info->endpoint);
     i->v1 = v1;
     i->seq = ++m->next_seq;
@@ -528,15 +577,21 @@ int dra_driver_call(struct bh_dra_manager *m, struct bh_str driver, const char *
 {
     const struct dra_driver *d = driver_get(m, driver);
     struct instance *i = d ? best_instance(d) : NULL;
+    struct driver_call *c;
     BH_AUTO_ARENA a = bh_arena_new(0);
 
     if (!i)
         return bh_err_set(err, BH_E_NOT_FOUND, "DRA driver %.*s is not registered", BH_SF(driver));
+    c = bh_calloc(1, sizeof(*c));
+    c->fn = fn;
+    c->arg = arg;
+    bh_timer_init(&c->soon, m->loop, call_lost, c);
+    bh_list_add_tail(&i->calls, &c->link);
     (void)bh_grpc_unary(i->client,
                         bh_str_fmt(a, "/k8s.io.kubelet.pkg.apis.dra.%s.DRAPlugin/%s",
                                    i->v1 ? "v1" : "v1beta1", method)
                             .p,
-                        msg, m->o.call_timeout_ms, fn, arg);
+                        msg, m->o.call_timeout_ms, call_answered, c);
     return 0;
 }
 
@@ -545,6 +600,7 @@ int dra_driver_call(struct bh_dra_manager *m, struct bh_str driver, const char *
 void dra_drivers_init(struct bh_dra_manager *m)
 {
     bh_list_init(&m->drivers);
+    bh_list_init(&m->lost);
     if (m->o.call_timeout_ms <= 0)
         m->o.call_timeout_ms = CALL_TIMEOUT_MS;
     if (m->o.grace_ms <= 0)
@@ -575,5 +631,11 @@ void dra_drivers_done(struct bh_dra_manager *m)
         bh_list_del(&d->link);
         bh_free(d->name);
         bh_free(d);
+    }
+    while (!bh_list_empty(&m->lost)) {
+        struct driver_call *c = bh_container(m->lost.next, struct driver_call, link);
+
+        c->fn = NULL; /* the operations end with the manager */
+        call_over(c, NULL);
     }
 }

@@ -60,6 +60,7 @@ struct bh_dra_manager {
     bool writing;
 
     struct bh_link drivers; /* struct dra_driver */
+    struct bh_link lost; /* calls whose driver was deregistered, about to be told; dra_drivers.c */
     size_t drivers_n;
     struct bh_timer stale; /* looks for health that is too old */
     struct bh_timer start_grace;

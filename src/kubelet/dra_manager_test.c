@@ -382,6 +382,23 @@ BH_TEST(dra_release_waits_for_prepare) /* a pod that is deleted while its driver
     fix_done(&f);
 }
 
+BH_TEST(dra_driver_is_deregistered_while_it_works) /* whoever waits for its answer is told */
+{
+    struct fix f;
+    int before;
+
+    fix_init(&f);
+    registered(&f);
+    f.d.mode = FAKE_HANG;
+    before = f.done;
+    (void)bh_dra_prepare(f.m, f.pods[0], op_done, &f);
+    UNTIL(&f, f.d.held != NULL);
+    BH_EQ(unlink(f.d.reg), 0);
+    UNTIL(&f, f.done == before + 1);
+    BH_CHECK(strstr(f.err, "the driver was deregistered") != NULL);
+    fix_done(&f);
+}
+
 /* The agent dies while a driver works: nothing more is written, nothing in memory survives. */
 static void die_and_come_back(struct fix *f)
 {
