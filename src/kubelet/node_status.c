@@ -223,6 +223,29 @@ static void status_written(void *arg, const struct bh_client_res *res)
     n->sending = NULL;
 }
 
+static void write_status(struct node_status *n);
+
+/* Nothing changed here; but while we were silent somebody may have written that nobody knows how we
+ * are. */
+static void status_compared(void *arg, const struct bh_client_res *res)
+{
+    struct node_status *n = arg;
+    const struct bh_core_v1_node *node =
+        res->err.code == BH_OK && res->obj ? bh_obj_struct(res->obj) : NULL;
+    bool unknown = false;
+
+    n->status_call = 0;
+    for (size_t i = 0; node && i < node->status.conditions.n; i++)
+        unknown = unknown || bh_str_eqc(node->status.conditions.p[i].status, "Unknown");
+    if (!unknown) {
+        bh_timer_start(&n->status_timer, STATUS_MS);
+        return;
+    }
+    bh_free(n->written);
+    n->written = NULL;
+    write_status(n);
+}
+
 static void write_status(struct node_status *n)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
@@ -238,7 +261,11 @@ static void write_status(struct node_status *n)
     bh_msg_encode_json(&bh_core_v1_node_status_type, &st, &plain);
     if (n->written && bh_str_eqc(bh_buf_str(&plain), n->written) &&
         bh_loop_mono_ns(n->k->loop) - n->written_ns < STATUS_WRITE_NS) {
-        bh_timer_start(&n->status_timer, STATUS_MS);
+        n->status_call = bh_client_call(n->k->client,
+                                        &(struct bh_client_req){.verb = BH_VERB_GET,
+                                                                .kind = &bh_core_v1_node_kind,
+                                                                .name = bh_s(n->k->node_name)},
+                                        status_compared, n);
         return;
     }
     n->sending = bh_strdup_c(bh_buf_str(&plain));
