@@ -1,4 +1,5 @@
 /* The scheduler against a real API server, on the virtual loop. */
+#include "scheduler/sched_int.h"
 #include "scheduler/world_test.h"
 
 BH_TEST(a_pod_gets_the_emptier_node)
@@ -87,5 +88,148 @@ BH_TEST(the_message_names_device_taint_and_request)
     world_run(&w, 3000);
     BH_STREQ(world_device(&w, "a"), "gpu-0");
     BH_STREQ(world_node_of(&w, "pa"), "oak");
+    world_done(&w);
+}
+
+BH_TEST(pods_share_a_claim)
+{
+    struct world w;
+    const struct bh_resource_v1_resource_claim *c;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_node(&w, "elm", "4", "");
+    world_class(&w);
+    world_gpus(&w, "oak", 1, "");
+    world_start(&w);
+    world_claim(&w, "a");
+    world_claim_pod(&w, "p1", "a");
+    world_claim_pod(&w, "p2", "a");
+    world_claim_pod(&w, "p3", "a");
+    world_run(&w, 3000);
+    BH_STREQ(world_node_of(&w, "p1"), "oak");
+    BH_STREQ(world_node_of(&w, "p2"), "oak");
+    BH_STREQ(world_node_of(&w, "p3"), "oak");
+    c = world_get(&w, &bh_resource_v1_resource_claim_kind, "default", "a");
+    BH_CHECK(c && c->status.reserved_for.n == 3);
+    world_done(&w);
+}
+
+BH_TEST(a_pod_waits_for_its_claim)
+{
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_class(&w);
+    world_gpus(&w, "oak", 1, "");
+    world_start(&w);
+    world_claim_pod(&w, "p", "late");
+    world_run(&w, 5000);
+    BH_EQ(w.sched->attempts, 0);
+    BH_STREQ(world_message(&w, "p"), "");
+    world_claim(&w, "late");
+    world_run(&w, 500);
+    BH_STREQ(world_node_of(&w, "p"), "oak");
+    world_done(&w);
+}
+
+BH_TEST(many_alike_that_do_not_fit_cost_little)
+{
+    struct world w;
+    uint64_t patched;
+
+    world_init(&w);
+    world_node(&w, "oak", "2", "");
+    world_start(&w);
+    for (int i = 0; i < 50; i++)
+        world_pod(&w, bh_str_fmt(w.a, "p%d", i).p, "3", "");
+    world_run(&w, 2000);
+    patched = bh_store_rev(w.store);
+    BH_CHECK(bh_str_starts(world_message(&w, "p49"), BH_S("0/1 nodes are available: 1 Insuff")));
+    world_run(&w, 60000); /* nothing happens: nothing is tried, nothing is written */
+    BH_EQ(w.sched->attempts, 50);
+    BH_EQ(bh_store_rev(w.store), patched);
+    BH_EQ(w.sched->waiting_by[PL_RESOURCES_FIT], 50);
+    world_done(&w);
+}
+
+BH_TEST(a_class_stands_for_an_extended_resource)
+{
+    struct world w;
+    const struct bh_core_v1_pod *p;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    BH_EQ(world_create(&w, &bh_resource_v1_device_class_kind, "",
+                       "{\"metadata\":{\"name\":\"gpu\"},\"spec\":{\"extendedResourceName\":"
+                       "\"example.com/gpu\"}}"),
+          201);
+    world_gpus(&w, "oak", 2, "");
+    world_start(&w);
+    BH_EQ(
+        world_create(&w, &bh_core_v1_pod_kind, "default",
+                     "{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":[{\"name\":\"c\","
+                     "\"image\":\"i\",\"resources\":{\"limits\":{\"example.com/gpu\":\"2\"}}}]}}"),
+        201);
+    world_run(&w, 1000);
+    p = world_get(&w, &bh_core_v1_pod_kind, "default", "p");
+    BH_CHECK(p && bh_str_eqc(p->spec.node_name, "oak"));
+    BH_CHECK(p && p->status.extended_resource_claim_status);
+    if (p && p->status.extended_resource_claim_status)
+        BH_STREQ(
+            world_device(
+                &w,
+                bh_str_dup(w.a, p->status.extended_resource_claim_status->resource_claim_name).p),
+            "gpu-0");
+    world_done(&w);
+}
+
+BH_TEST(a_new_scheduler_sees_what_the_old_one_gave)
+{
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_class(&w);
+    world_gpus(&w, "oak", 2, "");
+    world_start(&w);
+    world_claim(&w, "a");
+    world_claim_pod(&w, "pa", "a");
+    world_run(&w, 500);
+    world_stop(&w);
+    world_claim(&w, "b");
+    world_claim_pod(&w, "pb", "b");
+    world_start(&w);
+    world_run(&w, 500);
+    BH_STREQ(world_device(&w, "a"), "gpu-0");
+    BH_STREQ(world_device(&w, "b"), "gpu-1");
+    world_done(&w);
+}
+
+BH_TEST(neighbours_are_kept_apart)
+{
+    static const char apart[] =
+        "\"affinity\":{\"podAntiAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":[{"
+        "\"labelSelector\":{\"matchLabels\":{\"app\":\"x\"}},\"topologyKey\":"
+        "\"kubernetes.io/hostname\"}]}}";
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_node(&w, "elm", "4", "");
+    world_start(&w);
+    world_pod(&w, "p1", "1", apart);
+    world_pod(&w, "p2", "1", apart);
+    world_pod(&w, "p3", "1", apart);
+    world_run(&w, 500);
+    BH_CHECK(!bh_str_eq(bh_str_dup(w.a, world_node_of(&w, "p1")), world_node_of(&w, "p2")));
+    BH_STREQ(world_node_of(&w, "p3"), "");
+    BH_CHECK(bh_str_starts(world_message(&w, "p3"),
+                           BH_S("0/2 nodes are available: 2 node(s) didn't match pod anti-affinity "
+                                "rules.")));
+    BH_EQ(world_delete(&w, &bh_core_v1_pod_kind, "default", "p1"), 200);
+    world_run(&w, 3000);
+    BH_CHECK(world_node_of(&w, "p3").n > 0);
     world_done(&w);
 }
