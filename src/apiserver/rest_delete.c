@@ -580,6 +580,26 @@ int bh_rest_delete_collection(struct bh_rq *rq)
 
 /* ---- eviction: a deletion that is answered by others ---- */
 
+/* A pod that goes slowly says why. */
+static void mark_disrupted(struct bh_rq *rq, struct bh_core_v1_pod *p)
+{
+    size_t n = p->status.conditions.n, at = n;
+    struct bh_core_v1_pod_condition *v = bh_new_n(rq->a, struct bh_core_v1_pod_condition, n + 1);
+
+    if (n > 0)
+        memcpy(v, p->status.conditions.p, n * sizeof(*v));
+    for (size_t i = 0; i < n; i++)
+        if (bh_str_eqc(v[i].type, "DisruptionTarget"))
+            at = i;
+    v[at] = (struct bh_core_v1_pod_condition){.type = BH_S("DisruptionTarget"),
+                                              .status = BH_S("True"),
+                                              .last_transition_time = rq->now,
+                                              .reason = BH_S("EvictionByEvictionAPI"),
+                                              .message = BH_S("Eviction API: evicting")};
+    p->status.conditions.p = v;
+    p->status.conditions.n = at == n ? n + 1 : n;
+}
+
 int bh_rest_evict(struct bh_rq *rq, struct bh_obj *old,
                   const struct bh_meta_v1_delete_options *given, bh_pipeline_done done)
 {
@@ -603,6 +623,8 @@ int bh_rest_evict(struct bh_rq *rq, struct bh_obj *old,
         done(rq, old, NULL);
         return 0;
     }
+    if (d.hub == &bh_core_v1_pod_kind)
+        mark_disrupted(rq, d.obj);
     if (d.outcome == TWO) {
         r = bh_write_submit_then(rq, BH_STORE_UPDATE, rq->res, d.obj, NULL, NULL);
         if (r < 0)

@@ -77,6 +77,9 @@ static int access_review(struct bh_rq *rq)
     if (rc < 0)
         return rc;
     r = msg;
+    rc = rq->kind->namespaced ? bh_check_namespace(rq, &r->metadata) : 0;
+    if (rc < 0)
+        return rc;
     user.name = r->spec.user;
     user.uid = r->spec.uid;
     user.groups = r->spec.groups;
@@ -110,24 +113,33 @@ static int token_review(struct bh_rq *rq)
     return 0;
 }
 
+static const struct {
+    const char *group, *resource;
+    int (*fn)(struct bh_rq *rq);
+} table[] = {
+    {"", "bindings", bh_rest_binding},
+    {"authentication.k8s.io", "selfsubjectreviews", self_subject_review},
+    {"authentication.k8s.io", "tokenreviews", token_review},
+    {"authorization.k8s.io", "selfsubjectaccessreviews", self_access_review},
+    {"authorization.k8s.io", "subjectaccessreviews", access_review},
+    {"authorization.k8s.io", "localsubjectaccessreviews", access_review},
+};
+
+bool bh_virtual_kind(const struct bh_kind *k)
+{
+    for (size_t i = 0; i < BH_COUNT(table); i++)
+        if (bh_str_eqc(k->group, table[i].group) && bh_str_eqc(k->resource, table[i].resource))
+            return true;
+    return false;
+}
+
 int bh_rest_virtual(struct bh_rq *rq)
 {
-    static const struct {
-        const char *resource;
-        int (*fn)(struct bh_rq *rq);
-    } table[] = {
-        {"bindings", bh_rest_binding},
-        {"selfsubjectreviews", self_subject_review},
-        {"selfsubjectaccessreviews", self_access_review},
-        {"subjectaccessreviews", access_review},
-        {"localsubjectaccessreviews", access_review},
-        {"tokenreviews", token_review},
-    };
-
     if (!bh_str_eqc(rq->method, "POST"))
         return bh_fail_generic(rq, BH_E_METHOD);
     for (size_t i = 0; i < BH_COUNT(table); i++)
-        if (bh_str_eqc(rq->kind->resource, table[i].resource))
+        if (bh_str_eqc(rq->kind->group, table[i].group) &&
+            bh_str_eqc(rq->kind->resource, table[i].resource))
             return table[i].fn(rq);
     return bh_fail_generic(rq, BH_E_NOT_FOUND);
 }

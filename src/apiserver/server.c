@@ -104,7 +104,7 @@ static void add_resources(struct bh_apiserver *srv)
 bool bh_version_served(const struct bh_apiserver *srv, const struct bh_kind *k)
 {
     /* An older version of what is served costs nothing but its conversion, so it is offered too. */
-    return (!k->unserved || !bh_kind_hub(k)->unserved) && k->resource.n > 0 &&
+    return (!k->unserved || !bh_kind_hub(k)->unserved || bh_virtual_kind(k)) && k->resource.n > 0 &&
            !bh_map_get(&srv->hidden, k->api_version);
 }
 

@@ -110,6 +110,7 @@ BH_MUST int bh_rest_update(struct bh_rq *rq);
 BH_MUST int bh_rest_patch(struct bh_rq *rq);
 BH_MUST int bh_rest_delete(struct bh_rq *rq);
 BH_MUST int bh_rest_delete_collection(struct bh_rq *rq);
+bool bh_virtual_kind(const struct bh_kind *k); /* answered by bh_rest_virtual() */
 BH_MUST int bh_rest_virtual(struct bh_rq *rq); /* reviews, bindings: kinds without storage */
 /* Subresources that are not updates of the object (binding, eviction, log, scale …): 1 when sub is
  * none of them. */

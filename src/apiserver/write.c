@@ -260,7 +260,8 @@ static void keep_system_fields(struct bh_meta_v1_object_meta *m,
 
 static int check_uid(struct bh_rq *rq, const struct bh_update *u, struct bh_str uid)
 {
-    if (uid.n == 0 || bh_str_eq(uid, u->old->uid))
+    /* A patch that changes the uid fails validation instead. */
+    if (strcmp(u->verb, "patch") == 0 || uid.n == 0 || bh_str_eq(uid, u->old->uid))
         return 0;
     return bh_fail_conflict(rq, rq->kind, u->old->name,
                             "StorageError: invalid object, Code: 4, Key: %.*s, ResourceVersion: 0, "
@@ -396,6 +397,28 @@ static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h,
     return bh_write_submit(rq, BH_STORE_UPDATE, rq->res, h, 200);
 }
 
+/* What is owned is what was asked for, before the rules of the kind took part of it back: on the
+ * path of the status the status, on the path of the object all but the status (see
+ * bh_managed_keep). */
+static int keep_managed(struct bh_rq *rq, const struct bh_update *u, void *asked, void *h)
+{
+    const struct bh_kind *hub = rq->res->hub;
+    const struct bh_field *status = bh_type_field(hub->type, BH_S("status"));
+    void *doc = asked;
+    int r;
+
+    if (bh_str_eqc(u->sub, "status") && status && !(status->flags & BH_F_PTR)) {
+        doc = bh_arena_memdup(rq->a, h, hub->type->size);
+        memcpy((char *)doc + status->off, (char *)asked + status->off, status->msg->size);
+    } else if (u->sub.n > 0) {
+        doc = h;
+    }
+    r = bh_managed_keep(rq, hub, doc, u->old, u->sub);
+    if (r == 0)
+        bh_meta_of(hub, h)->managed_fields = bh_meta_of(hub, doc)->managed_fields;
+    return r;
+}
+
 int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
 {
     const struct bh_kind *hub = rq->res->hub;
@@ -405,7 +428,7 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
     struct bh_str_vec warnings = {NULL, 0};
     struct bh_meta_v1_object_meta *m;
     struct bh_str version, uid;
-    void *h = NULL;
+    void *h = NULL, *asked;
     int r;
 
     bh_rq_env(rq, u->verb);
@@ -434,10 +457,13 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
     }
     keep_system_fields(m, om);
     m->resource_version = om->resource_version;
+    asked = bh_msg_dup(hub->type, h, rq->a);
     bh_rules_prepare_update(&rq->env, hub, u->sub, h, old);
-    r = bh_managed_keep(rq, hub, h, u->old, u->sub);
+    r = keep_managed(rq, u, asked, h);
     if (r < 0)
         return r;
+    if (uid.n > 0)
+        m->uid = uid;
     bh_rules_validate_update(&rq->env, hub, u->sub, h, old, &errs);
     bh_rules_warnings(&rq->env, hub, u->sub, h, old, &warnings);
     r = bh_check_errs(rq, hub, u->old->name, &errs);
