@@ -38,7 +38,7 @@
 /* bytes of the events that all windows together keep in memory, whatever their count */
 #define BH_EVENT_WINDOW_BYTES (64u << 20)
 
-/* events of a resource that stay even beyond those bytes: a watch that reconnects at once goes on */
+/* events of a resource that stay beyond those bytes: a watch that reconnects at once goes on */
 #define BH_EVENT_WINDOW_MIN 64
 
 /* events that the store keeps, whatever their age: more than any window holds */
