@@ -2,8 +2,10 @@
 #include "apiserver/frontend.h"
 
 #include "apiserver/serving_certs.h"
+#include "base/buf.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "data/json.h"
 #include "net/http.h"
 
 #include <stdio.h>
@@ -183,7 +185,7 @@ static int impersonate(struct bh_http_exchange *x, struct bh_user *u, struct bh_
     }
     if (!in_masters(u) || other) {
         *ret_why = bh_str_fmt(
-            x->arena, "users is forbidden: User \\\"%.*s\\\" cannot impersonate%s", BH_SF(u->name),
+            x->arena, "users is forbidden: User \"%.*s\" cannot impersonate%s", BH_SF(u->name),
             other ? " a uid or extra: not served" : " resource users at the cluster scope");
         return 403;
     }
@@ -196,14 +198,14 @@ static int impersonate(struct bh_http_exchange *x, struct bh_user *u, struct bh_
 
 static void refuse(struct bh_http_exchange *x, int http, struct bh_str why)
 {
-    plain_status(
-        x, http,
-        bh_str_fmt(
-            x->arena,
-            "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\","
-            "\"message\":\"%.*s\",\"reason\":\"%s\",\"code\":%d}\n",
-            BH_SF(why), http == 403 ? "Forbidden" : "BadRequest", http)
-            .p);
+    BH_AUTO_BUF b = {.max = BH_HEADER_BYTES_MAX * 6};
+
+    bh_buf_addz(&b, "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":"
+                    "\"Failure\",\"message\":");
+    bh_json_write_str(&b, why);
+    bh_buf_addf(&b, ",\"reason\":\"%s\",\"code\":%d}\n", http == 403 ? "Forbidden" : "BadRequest",
+                http);
+    plain_status(x, http, bh_buf_cstr(&b));
 }
 
 static void handle(void *arg, struct bh_http_exchange *x)
