@@ -32,6 +32,7 @@ static const char *const reason_texts[R_FIXED] = {
     [R_VOLUME_COUNT] = "node(s) exceed max volume count",
     [R_VOLUME_RWOP] = ("node has pod using PersistentVolumeClaim with the same name and "
                        "ReadWriteOncePod access mode"),
+    [R_FEATURES] = "node(s) didn't match Pod's required features",
 };
 
 static const char *const plugin_names[PL__MAX] = {
@@ -48,6 +49,7 @@ static const char *const plugin_names[PL__MAX] = {
     [PL_TOPOLOGY_SPREAD] = "PodTopologySpread",
     [PL_INTER_POD_AFFINITY] = "InterPodAffinity",
     [PL_DYNAMIC_RESOURCES] = "DynamicResources",
+    [PL_NODE_FEATURES] = "NodeDeclaredFeatures",
 };
 
 enum verdict sched_fail(struct cycle *c, enum plugin pl, enum verdict v, uint32_t reason)
@@ -202,6 +204,8 @@ static bool try_node(struct cycle *c, struct snode *n)
 
     if (v == V_OK && c->dra_state)
         v = sched_claims_filter(c, n, &k);
+    if (v == V_OK && c->features)
+        v = sched_features_filter(c, n);
     if (v == V_ERROR)
         return false;
     c->verdicts[n->at] = (uint8_t)v;

@@ -156,16 +156,20 @@ static void guests(struct cycle *c, struct snode *n, bool in)
     }
 }
 
+static bool in_vec(const struct bh_str_vec *v, struct bh_str s)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (bh_str_eq(v->p[i], s))
+            return true;
+    return false;
+}
+
 enum verdict sched_filter(struct cycle *c, struct snode *n)
 {
     enum verdict v;
 
     if (c->only_nodes) {
-        bool named = false;
-
-        for (size_t i = 0; i < c->only_nodes->n && !named; i++)
-            named = bh_str_eq(c->only_nodes->p[i], n->name);
-        if (!named)
+        if (!in_vec(c->only_nodes, n->name))
             return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY_NAMES);
     }
     if (!bh_list_empty(&n->nominees)) {
@@ -180,32 +184,60 @@ enum verdict sched_filter(struct cycle *c, struct snode *n)
     return filter_all(c, n);
 }
 
-/* Terms that each name nodes restrict the search to these before any filter runs. */
-static void read_names(struct cycle *c, const struct bh_core_v1_node_selector *req)
+/* The nodes that a term names by fields: those in all its lists. False: it names none. */
+static bool term_names(struct bh_arena *a, const struct bh_core_v1_node_selector_term *t,
+                       struct bh_str_vec *ret)
+{
+    bool found = false;
+
+    *ret = (struct bh_str_vec){NULL, 0};
+    for (size_t k = 0; k < t->match_fields.n; k++) {
+        const struct bh_core_v1_node_selector_requirement *f = &t->match_fields.p[k];
+        size_t kept = 0;
+
+        if (!bh_str_eqc(f->key, "metadata.name") || !bh_str_eqc(f->operator, "In"))
+            continue;
+        if (!found) {
+            ret->p = bh_new_n(a, struct bh_str, f->values.n);
+            for (ret->n = 0; ret->n < f->values.n; ret->n++)
+                ret->p[ret->n] = f->values.p[ret->n];
+            found = true;
+            continue;
+        }
+        for (size_t i = 0; i < ret->n; i++)
+            if (in_vec(&f->values, ret->p[i]))
+                ret->p[kept++] = ret->p[i];
+        ret->n = kept;
+    }
+    return found;
+}
+
+/* Terms that each name nodes restrict the search to these before any filter runs. False: there is
+ * none that they could mean. */
+static bool read_names(struct cycle *c, const struct bh_core_v1_node_selector *req)
 {
     struct bh_str_vec *names = bh_new(c->a, struct bh_str_vec);
     size_t cap = 0;
 
     for (size_t i = 0; i < req->node_selector_terms.n; i++) {
-        const struct bh_core_v1_node_selector_term *t = &req->node_selector_terms.p[i];
-        bool found = false;
+        struct bh_str_vec of_term;
 
-        for (size_t k = 0; k < t->match_fields.n; k++) {
-            const struct bh_core_v1_node_selector_requirement *f = &t->match_fields.p[k];
-
-            if (!bh_str_eqc(f->key, "metadata.name") || !bh_str_eqc(f->operator, "In"))
-                continue;
-            found = true;
-            for (size_t j = 0; j < f->values.n; j++) {
-                bh_arena_grow(c->a, &names->p, &cap, names->n + 1, sizeof(*names->p));
-                names->p[names->n++] = f->values.p[j];
-            }
+        if (!term_names(c->a, &req->node_selector_terms.p[i], &of_term))
+            return true;
+        for (size_t k = 0; k < of_term.n; k++) {
+            bh_arena_grow(c->a, &names->p, &cap, names->n + 1, sizeof(*names->p));
+            names->p[names->n++] = of_term.p[k];
         }
-        if (!found)
-            return;
     }
-    if (names->n)
+    if (names->n) {
         c->only_nodes = names;
+    } else if (req->node_selector_terms.n) {
+        c->prefilter_msg = BH_S("pod affinity terms conflict");
+        c->prefilter_no_dra = true;
+        c->rejected_by |= 1u << PL_NODE_AFFINITY;
+        return false;
+    }
+    return true;
 }
 
 bool sched_prefilter(struct cycle *c)
@@ -213,11 +245,12 @@ bool sched_prefilter(struct cycle *c)
     const struct bh_core_v1_node_selector *req = required(c->pod);
 
     c->selective = req || c->pod->p->spec.node_selector.n;
-    if (req)
-        read_names(c, req);
+    if (req && !read_names(c, req))
+        return false;
     if (!sched_volumes_prefilter(c))
         return false;
     sched_spread_prefilter(c);
     sched_affinity_prefilter(c);
+    sched_features_prefilter(c);
     return sched_claims_prefilter(c);
 }

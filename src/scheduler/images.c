@@ -68,19 +68,25 @@ static struct bh_str normal(struct bh_arena *a, struct bh_str image)
     return colon > slash ? image : bh_str_fmt(a, "%.*s:latest", BH_SF(image));
 }
 
+static int64_t worth(struct cycle *c, struct bh_str image, const struct snode *n)
+{
+    struct bh_str name = normal(c->a, image);
+    const struct node_image *im = bh_map_get(&n->images, name);
+    double spread;
+
+    if (!im)
+        return 0;
+    spread = (double)(intptr_t)bh_map_get(&c->s->images, name) / (double)c->s->nodes.n;
+    return (int64_t)((double)im->size * spread);
+}
+
 static int64_t sum_of(struct cycle *c, const struct bh_core_v1_container_vec *v,
                       const struct snode *n)
 {
     int64_t sum = 0;
 
-    for (size_t i = 0; i < v->n; i++) {
-        struct bh_str name = normal(c->a, v->p[i].image);
-        const struct node_image *im = bh_map_get(&n->images, name);
-
-        if (im)
-            sum += (int64_t)((double)im->size * (double)(intptr_t)bh_map_get(&c->s->images, name) /
-                             (double)c->s->nodes.n);
-    }
+    for (size_t i = 0; i < v->n; i++)
+        sum += worth(c, v->p[i].image, n);
     return sum;
 }
 
@@ -94,6 +100,9 @@ int64_t sched_images_score(struct cycle *c, const struct snode *n)
     count_ = (int64_t)(spec->containers.n + spec->init_containers.n);
     max = MAX_BYTES * count_;
     sum = sum_of(c, &spec->containers, n) + sum_of(c, &spec->init_containers, n);
+    for (size_t i = 0; i < spec->volumes.n; i++)
+        if (spec->volumes.p[i].volume_source.image)
+            sum += worth(c, spec->volumes.p[i].volume_source.image->reference, n);
     if (sum < MIN_BYTES)
         sum = MIN_BYTES;
     if (sum > max)

@@ -91,6 +91,7 @@ void sched_node_put(struct bh_scheduler *s, struct bh_obj *obj)
     n->n = bh_obj_struct(obj);
     read_allocatable(s, n);
     read_taints(n);
+    sched_features_read(n);
     sched_images_read(s, n);
     (void)bh_obj_unref(old);
     if (old)

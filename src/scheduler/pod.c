@@ -103,65 +103,153 @@ static bool pod_level(struct bh_str name)
            bh_str_starts(name, BH_S("hugepages-"));
 }
 
-/* With nz, containers without a request for cpu or memory count with the default. */
-static void add_container(struct bh_scheduler *s, struct sums *t,
-                          const struct bh_core_v1_container *c, bool nz)
+/* While a pod is resized it counts with the largest of what it shall have, what it was granted and
+ * what it has; one that cannot be resized only with the latter two. */
+static void effective(struct bh_scheduler *s, const struct bh_core_v1_pod *p,
+                      const struct bh_str_map *spec, const struct bh_str_map *granted,
+                      const struct bh_core_v1_resource_requirements *has, struct sums *ret)
 {
-    sums_add(s, t, &c->resources.requests);
-    if (!nz)
+    const struct bh_str_map *all[3] = {spec, granted, &has->requests};
+    bool infeasible = false;
+
+    for (size_t i = 0; i < p->status.conditions.n; i++)
+        if (bh_str_eqc(p->status.conditions.p[i].type, "PodResizePending"))
+            infeasible = bh_str_eqc(p->status.conditions.p[i].reason, "Infeasible");
+    for (size_t i = infeasible; i < BH_COUNT(all); i++) {
+        struct sums one = {.a = ret->a};
+
+        sums_add(s, &one, all[i]);
+        sums_max(ret, &one);
+    }
+}
+
+static const struct bh_core_v1_container_status *
+status_of(const struct bh_core_v1_container_status_vec *v, struct bh_str name)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (bh_str_eq(v->p[i].name, name))
+            return &v->p[i];
+    return NULL;
+}
+
+/* What takes the place of a request that is not made: nothing, or what scoring assumes. */
+struct missing {
+    int64_t cpu, memory;
+};
+
+static void add_container(struct bh_scheduler *s, struct sums *t, const struct bh_core_v1_pod *p,
+                          const struct bh_core_v1_container *c,
+                          const struct bh_core_v1_container_status *st, struct missing nz)
+{
+    const struct bh_str_map *asked = &c->resources.requests;
+    struct sums one = {.a = t->a};
+    bool cpu = bh_str_map_get(asked, BH_S("cpu")) != NULL;
+    bool memory = bh_str_map_get(asked, BH_S("memory")) != NULL;
+
+    if (st && st->resources) {
+        effective(s, p, asked, &st->allocated_resources, st->resources, &one);
+        for (uint32_t i = 0; i < one.n; i++) {
+            cpu |= one.p[i].id == RES_CPU;
+            memory |= one.p[i].id == RES_MEMORY;
+        }
+        sums_add_all(t, &one);
+    } else {
+        sums_add(s, t, asked);
+    }
+    if (nz.cpu && !cpu)
+        sums_at(t, RES_CPU)->v += nz.cpu;
+    if (nz.memory && !memory)
+        sums_at(t, RES_MEMORY)->v += nz.memory;
+}
+
+static void pod_requests(struct bh_scheduler *s, const struct bh_core_v1_pod *p, struct sums *t)
+{
+    const struct bh_core_v1_resource_requirements *own = p->spec.resources;
+    struct sums now = {.a = t->a};
+
+    if (!own)
         return;
-    if (!bh_str_map_get(&c->resources.requests, BH_S("cpu")))
-        sums_at(t, RES_CPU)->v += NZ_CPU_MILLI;
-    if (!bh_str_map_get(&c->resources.requests, BH_S("memory")))
-        sums_at(t, RES_MEMORY)->v += NZ_MEMORY;
+    if (p->status.resources)
+        effective(s, p, &own->requests, &p->status.allocated_resources, p->status.resources, &now);
+    for (size_t i = 0; i < own->requests.n; i++) {
+        const struct bh_str_pair *q = &own->requests.p[i];
+        uint32_t id = sched_res_id(s, q->key);
+
+        if (pod_level(q->key))
+            sums_at(t, id)->v =
+                p->status.resources ? sums_at(&now, id)->v : sched_res_value(id, q->value);
+    }
 }
 
 /* Upstream's rule: app containers and sidecars add up; an init container needs what it asks beside
  * the sidecars that were started before it; the larger of both counts, plus overhead. */
-static void requests(struct bh_scheduler *s, const struct bh_core_v1_pod_spec *spec,
-                     struct bh_arena *a, bool nz, struct sums *ret)
+static void requests(struct bh_scheduler *s, const struct bh_core_v1_pod *p, struct bh_arena *a,
+                     struct missing nz, struct sums *ret)
 {
+    const struct bh_core_v1_pod_spec *spec = &p->spec;
     struct sums sidecars = {.a = a}, init = {.a = a};
 
     ret->a = a;
     for (size_t i = 0; i < spec->containers.n; i++)
-        add_container(s, ret, &spec->containers.p[i], nz);
+        add_container(s, ret, p, &spec->containers.p[i],
+                      status_of(&p->status.container_statuses, spec->containers.p[i].name), nz);
     for (size_t i = 0; i < spec->init_containers.n; i++) {
         const struct bh_core_v1_container *c = &spec->init_containers.p[i];
 
         if (is_sidecar(c)) {
-            add_container(s, ret, c, nz);
-            add_container(s, &sidecars, c, nz);
+            const struct bh_core_v1_container_status *st =
+                status_of(&p->status.init_container_statuses, c->name);
+
+            add_container(s, ret, p, c, st, nz);
+            add_container(s, &sidecars, p, c, st, nz);
             sums_max(&init, &sidecars);
         } else {
             struct sums one = {.a = a};
 
-            add_container(s, &one, c, nz);
+            add_container(s, &one, p, c, NULL, nz);
             sums_add_all(&one, &sidecars);
             sums_max(&init, &one);
         }
     }
     sums_max(ret, &init);
-    if (spec->resources)
-        for (size_t i = 0; i < spec->resources->requests.n; i++) {
-            const struct bh_str_pair *q = &spec->resources->requests.p[i];
-            uint32_t id = sched_res_id(s, q->key);
-
-            if (pod_level(q->key))
-                sums_at(ret, id)->v = sched_res_value(id, q->value);
-        }
+    pod_requests(s, p, ret);
     sums_add(s, ret, &spec->overhead);
+}
+
+static bool sums_has(const struct sums *t, uint32_t id)
+{
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->p[i].id == id)
+            return true;
+    return false;
+}
+
+static bool asks_as_pod(const struct bh_core_v1_pod *p)
+{
+    for (size_t i = 0; p->spec.resources && i < p->spec.resources->requests.n; i++)
+        if (pod_level(p->spec.resources->requests.p[i].key))
+            return true;
+    return false;
 }
 
 static void read_requests(struct bh_scheduler *s, struct spod *pod, struct bh_arena *a)
 {
-    struct sums t = {0}, nz = {0};
+    struct missing nz_all = {NZ_CPU_MILLI, NZ_MEMORY}, nz_some = nz_all;
+    struct sums t = {0}, nz = {0}, running = {0};
     uint32_t k = 0;
 
-    requests(s, &pod->p->spec, a, false, &t);
-    requests(s, &pod->p->spec, a, true, &nz);
-    pod->nz_cpu = sums_at(&nz, RES_CPU)->v;
-    pod->nz_memory = sums_at(&nz, RES_MEMORY)->v;
+    requests(s, pod->p, a, (struct missing){0}, &t);
+    requests(s, pod->p, a, nz_all, &nz);
+    pod->nz_cpu_asked = pod->nz_cpu = sums_at(&nz, RES_CPU)->v;
+    pod->nz_memory_asked = pod->nz_memory = sums_at(&nz, RES_MEMORY)->v;
+    if (asks_as_pod(pod->p)) {
+        /* On its node such a pod counts with defaults only for what nobody in it asks. */
+        nz_some.cpu = sums_has(&t, RES_CPU) ? 0 : nz_some.cpu;
+        nz_some.memory = sums_has(&t, RES_MEMORY) ? 0 : nz_some.memory;
+        requests(s, pod->p, a, nz_some, &running);
+        pod->nz_cpu = sums_at(&running, RES_CPU)->v;
+        pod->nz_memory = sums_at(&running, RES_MEMORY)->v;
+    }
     pod->req = bh_realloc(pod->req, (t.n + 1) * sizeof(*pod->req));
     for (uint32_t i = 0; i < t.n; i++)
         if (t.p[i].v > 0)

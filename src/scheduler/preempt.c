@@ -131,6 +131,8 @@ static enum verdict judge(struct hunt *h, struct snode *n, bool quiet)
     v = sched_filter(h->c, n);
     if (v == V_OK && h->c->dra_state)
         v = sched_claims_filter(h->c, n, &k);
+    if (v == V_OK && h->c->features)
+        v = sched_features_filter(h->c, n);
     h->c->quiet = was;
     h->c->counts = counts;
     return v;

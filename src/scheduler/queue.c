@@ -338,6 +338,7 @@ static const uint32_t interests[PL__MAX] = {
                               EV_POD_LABEL | EV_NAMESPACE | EV_SELF,
     [PL_DYNAMIC_RESOURCES] =
         EV_NODE_ADD | EV_NODE_LABEL | EV_NODE_ALLOCATABLE | EV_CLAIM | EV_SLICE | EV_CLASS,
+    [PL_NODE_FEATURES] = EV_NODE_ADD | EV_NODE_FEATURE | EV_SELF,
 };
 
 /* Whether the node has room for the waiting pod's requests now. */

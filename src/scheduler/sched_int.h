@@ -48,6 +48,7 @@ enum plugin {
     PL_TOPOLOGY_SPREAD,
     PL_INTER_POD_AFFINITY,
     PL_DYNAMIC_RESOURCES,
+    PL_NODE_FEATURES,
     PL__MAX
 };
 
@@ -72,6 +73,7 @@ enum {
     R_VOLUME_ZONE,
     R_VOLUME_COUNT,
     R_VOLUME_RWOP,
+    R_FEATURES,
     R_FIXED,
     R_INSUFFICIENT = 64,
     R_TEXT = R_INSUFFICIENT + RES_NAMES_MAX,
@@ -115,7 +117,8 @@ struct spod {
     /* what it asks */
     struct res_amount *req;
     uint32_t req_n;
-    int64_t nz_cpu, nz_memory; /* with the defaults that scoring uses */
+    int64_t nz_cpu, nz_memory;             /* with the defaults that scoring uses: on its node */
+    int64_t nz_cpu_asked, nz_memory_asked; /* and while it looks for one */
     struct host_port *ports;
     uint32_t ports_n;
     struct pod_terms *terms; /* (anti)affinity, parsed; NULL when it has none */
@@ -169,6 +172,7 @@ struct snode {
     uint32_t at;      /* index in s->nodes */
     uint32_t ports_n; /* pods with host ports */
     bool unschedulable, hard_taints, soft_taints;
+    uint8_t features; /* declared ones that a pod may need, see features.c */
     struct bh_link nominees;
     struct bh_str name; /* heap */
     struct bh_obj *obj; /* referenced; NULL: only its pods are known */
@@ -277,16 +281,17 @@ enum event {
     EV_NODE_ALLOCATABLE = 1 << 1,
     EV_NODE_LABEL = 1 << 2,
     EV_NODE_TAINT = 1 << 3, /* taints or spec.unschedulable */
-    EV_POD_ADD = 1 << 4,    /* an assigned pod came */
-    EV_POD_GONE = 1 << 5,   /* an assigned pod left its node */
-    EV_POD_LABEL = 1 << 6,  /* of an assigned pod */
-    EV_POD_SMALLER = 1 << 7,
-    EV_CLAIM = 1 << 8,
-    EV_SLICE = 1 << 9,
-    EV_CLASS = 1 << 10,
-    EV_VOLUME = 1 << 11, /* PVC, PV, storage class, CSI node */
-    EV_NAMESPACE = 1 << 12,
-    EV_SELF = 1 << 13, /* the waiting pod itself changed */
+    EV_NODE_FEATURE = 1 << 4,
+    EV_POD_ADD = 1 << 5,   /* an assigned pod came */
+    EV_POD_GONE = 1 << 6,  /* an assigned pod left its node */
+    EV_POD_LABEL = 1 << 7, /* of an assigned pod */
+    EV_POD_SMALLER = 1 << 8,
+    EV_CLAIM = 1 << 9,
+    EV_SLICE = 1 << 10,
+    EV_CLASS = 1 << 11,
+    EV_VOLUME = 1 << 12, /* PVC, PV, storage class, CSI node */
+    EV_NAMESPACE = 1 << 13,
+    EV_SELF = 1 << 14, /* the waiting pod itself changed */
 };
 struct happening {
     enum event ev;
@@ -367,6 +372,7 @@ struct cycle {
     struct affinity_state *affinity;
     struct spread_state *spread;
     struct volume_state *volumes;
+    uint8_t features;                    /* that the pod needs of its node */
     bool selective;                      /* a nodeSelector or required node affinity */
     const struct bh_str_vec *only_nodes; /* PreFilter: by metadata.name; NULL: all */
     /* outcome of the filters */
@@ -455,6 +461,11 @@ void sched_images_read(struct bh_scheduler *s, struct snode *n);
 void sched_images_clear(struct bh_scheduler *s, struct snode *n);
 int64_t sched_images_score(struct cycle *c, const struct snode *n);
 bool sched_preempt(struct cycle *c, struct bh_str *why);
+
+/* ---- features.c: what nodes declare that they can do ---- */
+void sched_features_read(struct snode *n);
+void sched_features_prefilter(struct cycle *c);
+enum verdict sched_features_filter(struct cycle *c, const struct snode *n);
 
 /* ---- bind.c ---- */
 void sched_bind(struct cycle *c, const struct candidate *k);

@@ -140,24 +140,81 @@ static void pod_deleted(void *arg, struct bh_obj *last)
         remove_pod(s, pod);
 }
 
+/* Whether the pod asks for less of something than these amounts. */
+static bool shrank(const struct spod *pod, const struct res_amount *was, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct res_amount *now = sched_pod_req(pod, was[i].id);
+
+        if (!now || now->v < was[i].v)
+            return true;
+    }
+    return false;
+}
+
 /* Takes the new object where what it asks, or its labels, changed: its node counts it anew. */
 static void respec(struct bh_scheduler *s, struct spod *pod, struct bh_obj *o)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
-    struct bh_str node = {NULL, 0};
+    struct res_amount *req;
+    uint32_t req_n = pod->req_n;
+    struct bh_str node;
+    bool relabelled = !sched_same_labels(&pod->obj->labels, &o->labels);
 
-    if (pod->node) {
-        node = bh_str_dup(a, pod->node->name);
-        sched_node_del_pod(s, pod);
-    }
-    sched_pod_set(s, pod, o);
-    if (!node.n)
+    if (!pod->node) {
+        sched_pod_set(s, pod, o);
         return;
+    }
+    node = bh_str_dup(a, pod->node->name);
+    req = bh_new_n(a, struct res_amount, req_n);
+    for (uint32_t i = 0; i < req_n; i++)
+        req[i] = pod->req[i];
+    sched_node_del_pod(s, pod);
+    sched_pod_set(s, pod, o);
     sched_node_add_pod(s, sched_node_get(s, node), pod);
-    sched_happened(
-        s, &(struct happening){.ev = EV_POD_LABEL, .node = pod->node, .pod = pod, .obj = o});
-    sched_happened(
-        s, &(struct happening){.ev = EV_POD_SMALLER, .node = pod->node, .pod = pod, .obj = o});
+    if (relabelled)
+        sched_happened(
+            s, &(struct happening){.ev = EV_POD_LABEL, .node = pod->node, .pod = pod, .obj = o});
+    if (shrank(pod, req, req_n))
+        sched_happened(
+            s, &(struct happening){.ev = EV_POD_SMALLER, .node = pod->node, .pod = pod, .obj = o});
+}
+
+static bool same_sizes(const struct bh_core_v1_container_status_vec *a,
+                       const struct bh_core_v1_container_status_vec *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++) {
+        const struct bh_core_v1_container_status *x = &a->p[i], *y = &b->p[i];
+
+        if (!x->resources != !y->resources ||
+            !sched_same_labels(&x->allocated_resources, &y->allocated_resources) ||
+            (x->resources && !sched_same_labels(&x->resources->requests, &y->resources->requests)))
+            return false;
+    }
+    return true;
+}
+
+static struct bh_str resize_reason(const struct bh_core_v1_pod *p)
+{
+    for (size_t i = 0; i < p->status.conditions.n; i++)
+        if (bh_str_eqc(p->status.conditions.p[i].type, "PodResizePending"))
+            return p->status.conditions.p[i].reason;
+    return (struct bh_str){NULL, 0};
+}
+
+/* Whether a resize goes on, or ended, so that the pod may count differently. */
+static bool resizes(const struct bh_core_v1_pod *a, const struct bh_core_v1_pod *b)
+{
+    if (!a->status.resources != !b->status.resources ||
+        !sched_same_labels(&a->status.allocated_resources, &b->status.allocated_resources) ||
+        (a->status.resources &&
+         !sched_same_labels(&a->status.resources->requests, &b->status.resources->requests)))
+        return true;
+    return !same_sizes(&a->status.container_statuses, &b->status.container_statuses) ||
+           !same_sizes(&a->status.init_container_statuses, &b->status.init_container_statuses) ||
+           !bh_str_eq(resize_reason(a), resize_reason(b));
 }
 
 static void pod_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
@@ -177,7 +234,8 @@ static void pod_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
     if (!bh_msg_equal(&bh_core_v1_pod_spec_type,
                       &((const struct bh_core_v1_pod *)bh_obj_struct(was))->spec,
                       &((const struct bh_core_v1_pod *)bh_obj_struct(o))->spec) ||
-        !sched_same_labels(&was->labels, &o->labels)) {
+        !sched_same_labels(&was->labels, &o->labels) ||
+        resizes(bh_obj_struct(was), bh_obj_struct(o))) {
         respec(s, pod, o);
     } else {
         sched_pod_set(s, pod, o);
@@ -189,6 +247,16 @@ static void pod_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
 }
 
 /* ---- nodes ---- */
+
+static bool same_words(const struct bh_str_vec *a, const struct bh_str_vec *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (!bh_str_eq(a->p[i], b->p[i]))
+            return false;
+    return true;
+}
 
 static uint32_t node_changes(const struct bh_obj *old, const struct bh_obj *o)
 {
@@ -202,6 +270,8 @@ static uint32_t node_changes(const struct bh_obj *old, const struct bh_obj *o)
     if (a->spec.unschedulable != b->spec.unschedulable ||
         !bh_msg_equal(&bh_core_v1_node_spec_type, &a->spec, &b->spec))
         ev |= EV_NODE_TAINT;
+    if (!same_words(&a->status.declared_features, &b->status.declared_features))
+        ev |= EV_NODE_FEATURE;
     return ev;
 }
 
@@ -223,7 +293,7 @@ static void node_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
     sched_node_put(s, o);
     if (ev & EV_NODE_LABEL)
         bh_dra_node_put(s->model, o->name, &o->labels);
-    for (uint32_t bit = 1; bit <= EV_NODE_TAINT; bit <<= 1)
+    for (uint32_t bit = 1; bit <= EV_NODE_FEATURE; bit <<= 1)
         if (ev & bit)
             sched_happened(s, &(struct happening){.ev = (enum event)bit,
                                                   .node = sched_node_find(s, o->name),

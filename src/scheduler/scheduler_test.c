@@ -16,6 +16,110 @@ BH_TEST(a_pod_gets_the_emptier_node)
     world_done(&w);
 }
 
+BH_TEST(balance_counts_what_the_pod_changes)
+{
+    struct world w;
+
+    world_init(&w);
+    /* Both nodes have as much left on average; the pod makes oak more even, elm less. */
+    world_node(&w, "oak", "8", "");
+    world_node(&w, "elm", "8", "");
+    world_start(&w);
+    BH_EQ(world_create(
+              &w, &bh_core_v1_pod_kind, "default",
+              "{\"metadata\":{\"name\":\"mem\"},\"spec\":{\"nodeName\":\"oak\",\"containers\":"
+              "[{\"name\":\"c\",\"image\":\"i\",\"resources\":{\"requests\":{\"memory\":\"4Gi\","
+              "\"cpu\":\"1\"}}}]}}"),
+          201);
+    BH_EQ(world_create(
+              &w, &bh_core_v1_pod_kind, "default",
+              "{\"metadata\":{\"name\":\"cpu\"},\"spec\":{\"nodeName\":\"elm\",\"containers\":"
+              "[{\"name\":\"c\",\"image\":\"i\",\"resources\":{\"requests\":{\"memory\":\"1Gi\","
+              "\"cpu\":\"4\"}}}]}}"),
+          201);
+    world_run(&w, 200);
+    world_pod(&w, "p", "2", "");
+    world_run(&w, 200);
+    BH_STREQ(world_node_of(&w, "p"), "oak");
+    world_done(&w);
+}
+
+BH_TEST(a_term_that_names_no_possible_node)
+{
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_start(&w);
+    world_pod(
+        &w, "p", "1",
+        "\"affinity\":{\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{"
+        "\"nodeSelectorTerms\":[{\"matchFields\":[{\"key\":\"metadata.name\",\"operator\":"
+        "\"In\",\"values\":[\"oak\"]},{\"key\":\"metadata.name\",\"operator\":\"In\",\"values\":["
+        "\"elm\"]}]}]}}}");
+    world_run(&w, 200);
+    BH_STREQ(world_message(&w, "p"),
+             "0/1 nodes are available: pod affinity terms conflict. not found");
+    world_done(&w);
+}
+
+BH_TEST(a_pod_needs_a_feature_of_its_node)
+{
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_start(&w);
+    BH_EQ(world_create(
+              &w, &bh_core_v1_pod_kind, "default",
+              "{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":[{\"name\":\"c\","
+              "\"image\":\"i\",\"restartPolicy\":\"Never\",\"restartPolicyRules\":[{\"action\":"
+              "\"RestartAllContainers\",\"exitCodes\":{\"operator\":\"In\",\"values\":[42]}}]}"
+              "]}}"),
+          201);
+    world_run(&w, 200);
+    BH_CHECK(bh_str_starts(world_message(&w, "p"),
+                           BH_S("0/1 nodes are available: 1 node(s) didn't match Pod's required "
+                                "features.")));
+    BH_EQ(world_patch(
+              &w, &bh_core_v1_node_kind, "", "oak", "status",
+              "{\"status\":{\"declaredFeatures\":[\"RestartAllContainersOnContainerExits\"]}}"),
+          200);
+    world_run(&w, 3000);
+    BH_STREQ(world_node_of(&w, "p"), "oak");
+    world_done(&w);
+}
+
+BH_TEST(a_resize_counts_until_it_is_done)
+{
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_start(&w);
+    world_pod(&w, "big", "3", "");
+    world_run(&w, 200);
+    BH_EQ(world_patch(
+              &w, &bh_core_v1_pod_kind, "default", "big", "status",
+              "{\"status\":{\"containerStatuses\":[{\"name\":\"c\",\"image\":\"i\",\"imageID\":"
+              "\"\",\"ready\":true,\"restartCount\":0,\"resources\":{\"requests\":{\"cpu\":"
+              "\"4\"}}}]}}"),
+          200);
+    world_pod(&w, "p", "1", "");
+    world_run(&w, 200);
+    BH_CHECK(bh_str_starts(world_message(&w, "p"),
+                           BH_S("0/1 nodes are available: 1 Insufficient cpu.")));
+    BH_EQ(world_patch(
+              &w, &bh_core_v1_pod_kind, "default", "big", "status",
+              "{\"status\":{\"containerStatuses\":[{\"name\":\"c\",\"image\":\"i\",\"imageID\":"
+              "\"\",\"ready\":true,\"restartCount\":0,\"resources\":{\"requests\":{\"cpu\":"
+              "\"3\"}}}]}}"),
+          200);
+    world_run(&w, 3000);
+    BH_STREQ(world_node_of(&w, "p"), "oak");
+    world_done(&w);
+}
+
 BH_TEST(what_does_not_fit_waits_for_a_node)
 {
     struct world w;

@@ -25,8 +25,8 @@ static int64_t least(int64_t used, int64_t all)
 
 static int64_t score_least(const struct spod *pod, const struct snode *n)
 {
-    int64_t cpu = least(n->nz_cpu + pod->nz_cpu, n->alloc[RES_CPU]);
-    int64_t mem = least(n->nz_memory + pod->nz_memory, n->alloc[RES_MEMORY]);
+    int64_t cpu = least(n->nz_cpu + pod->nz_cpu_asked, n->alloc[RES_CPU]);
+    int64_t mem = least(n->nz_memory + pod->nz_memory_asked, n->alloc[RES_MEMORY]);
     int64_t w = (n->alloc[RES_CPU] > 0) + (n->alloc[RES_MEMORY] > 0);
 
     return w ? (cpu + mem) / w : 0;
@@ -34,7 +34,7 @@ static int64_t score_least(const struct spod *pod, const struct snode *n)
 
 static double fraction(int64_t used, int64_t all)
 {
-    double f = all > 0 ? (double)used / (double)all : 1;
+    double f = (double)used / (double)all;
 
     return f > 1 ? 1 : f;
 }
@@ -46,17 +46,27 @@ static int64_t amount(const struct spod *pod, uint32_t id)
     return r ? r->v : 0;
 }
 
-/* Half the distance of the two fractions is their standard deviation. */
-static int64_t score_balanced(const struct spod *pod, const struct snode *n)
+/* Half the distance of the two fractions is their standard deviation. A resource that the node
+ * does not have has no say. */
+static int64_t balance(const struct snode *n, int64_t cpu, int64_t mem)
 {
-    int64_t cpu = amount(pod, RES_CPU), mem = amount(pod, RES_MEMORY);
     double a, b;
 
-    if (!cpu && !mem)
-        return 0; /* a pod that asks for nothing changes no balance */
+    if (n->alloc[RES_CPU] <= 0 || n->alloc[RES_MEMORY] <= 0)
+        return MAX_SCORE;
     a = fraction(n->used[RES_CPU] + cpu, n->alloc[RES_CPU]);
     b = fraction(n->used[RES_MEMORY] + mem, n->alloc[RES_MEMORY]);
     return (int64_t)((1 - fabs(a - b) / 2) * MAX_SCORE);
+}
+
+/* What the pod does to the balance of the node: better is above the middle, worse below. */
+static int64_t score_balanced(const struct spod *pod, const struct snode *n)
+{
+    int64_t cpu = amount(pod, RES_CPU), mem = amount(pod, RES_MEMORY);
+
+    if (!cpu && !mem)
+        return 0; /* a pod that asks for nothing changes no balance */
+    return MAX_SCORE / 2 + (MAX_SCORE / 2 + balance(n, cpu, mem) - balance(n, 0, 0)) / 2;
 }
 
 static int64_t count_soft_taints(const struct spod *pod, const struct snode *n)

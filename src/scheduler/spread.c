@@ -100,8 +100,8 @@ static int64_t count_node(const struct cycle *c, const struct constraint *k, con
 {
     int64_t sum = 0;
 
-    if (k->sel.nothing)
-        return 0;
+    if (k->sel.nothing || bh_label_selector_empty(&k->sel))
+        return 0; /* upstream counts nobody when everybody is selected */
     for (uint32_t i = 0; i < n->pods.n; i++)
         sum += counts(c, k, n->pods.p[i]);
     return sum;
@@ -236,6 +236,14 @@ static struct constraint *defaults(struct cycle *c, size_t *ret_n)
     return k;
 }
 
+/* Nodes without the label are one domain together, which counts for the weight. */
+static struct bh_str value_of(const struct constraint *k, const struct snode *n)
+{
+    const struct bh_str *v = bh_str_map_get(&n->obj->labels, k->key);
+
+    return v ? *v : BH_S("");
+}
+
 static void weigh(struct cycle *c, struct constraint *soft, size_t n, bool *ignored, bool strict)
 {
     size_t left = 0;
@@ -248,10 +256,8 @@ static void weigh(struct cycle *c, struct constraint *soft, size_t n, bool *igno
             continue;
         left++;
         for (size_t k = 0; k < n; k++) {
-            const struct bh_str *v = bh_str_map_get(&node->obj->labels, soft[k].key);
-
-            if (v && !bh_str_eqc(soft[k].key, HOSTNAME))
-                domain_add(&soft[k], *v, 0);
+            if (!bh_str_eqc(soft[k].key, HOSTNAME))
+                domain_add(&soft[k], value_of(&soft[k], node), 0);
         }
     }
     for (size_t k = 0; k < n; k++)
@@ -267,10 +273,10 @@ static void count_domains(struct cycle *c, struct constraint *soft, size_t n, bo
         if (strict && !has_all_keys(soft, n, node))
             continue;
         for (size_t k = 0; k < n; k++) {
-            const struct bh_str *v = bh_str_map_get(&node->obj->labels, soft[k].key);
+            struct bh_str v = value_of(&soft[k], node);
 
-            if (v && domain_get(&soft[k], *v) >= 0 && included(c, &soft[k], node))
-                domain_add(&soft[k], *v, count_node(c, &soft[k], node));
+            if (domain_get(&soft[k], v) >= 0 && included(c, &soft[k], node))
+                domain_add(&soft[k], v, count_node(c, &soft[k], node));
         }
     }
 }
