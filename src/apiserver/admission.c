@@ -1,10 +1,11 @@
 /* The admission plugins that are on by default, in upstream's order: NamespaceLifecycle,
- * TaintNodesByCondition, Priority, DefaultTolerationSeconds, NodeRestriction. Rules of a kind
- * itself are not here but in validate/. */
+ * TaintNodesByCondition, Priority, DefaultTolerationSeconds, RuntimeClass and PodGroupProtection
+ * (admission_runtime.c), NodeRestriction. Rules of a kind itself are not here but in validate/. */
 #include "api/gen/core_v1.h"
 #include "api/gen/meta_v1.h"
 #include "api/gen/resource_v1.h"
 #include "api/gen/scheduling_v1.h"
+#include "api/gen/scheduling_v1alpha2.h"
 #include "apiserver/server_int.h"
 #include "apiserver/write.h"
 
@@ -95,6 +96,8 @@ static int pod_create(struct bh_rq *rq, struct bh_core_v1_pod *p)
         r = bh_admit_priority(rq, p, NULL);
     if (r == 0 && bh_admission_on(rq->srv, "DefaultTolerationSeconds", true))
         default_toleration_seconds(rq, p);
+    if (r == 0 && bh_admission_on(rq->srv, "RuntimeClass", true))
+        r = bh_admit_runtime_class(rq, p);
     return r;
 }
 
@@ -198,6 +201,8 @@ int bh_admit(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub, voi
         r = namespace_lifecycle(rq, hub, bh_meta_const(hub, obj));
     if (r == 0 && !old && hub == &bh_core_v1_pod_kind)
         r = pod_create(rq, obj);
+    if (r == 0 && !old && hub == &bh_scheduling_v1alpha2_pod_group_kind)
+        bh_admit_pod_group(rq, obj);
     if (r == 0 && !old && hub == &bh_core_v1_node_kind &&
         bh_admission_on(rq->srv, "TaintNodesByCondition", true))
         taint_new_node(rq, obj);

@@ -170,7 +170,7 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
         m->managed_fields = om->managed_fields;
         return 0;
     }
-    if (sub.n == 0 && has_sub(hub, "status")) {
+    if (sub.n == 0 && has_sub(hub, "status") && !bh_rules_status_owned(hub)) {
         if (bh_fset_decode(BH_S("{\"f:status\":{}}"), rq->a, &reset, &err) < 0)
             return bh_fail_err(rq, &err);
         u.reset = reset;

@@ -96,10 +96,15 @@ void bh_metrics_count(struct bh_rq *rq, int status);
 /* Before defaults of the stored form are final: may change obj (hub struct). old NULL on create. */
 BH_MUST int bh_admit(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub, void *obj,
                      const void *old);
+/* After validation of a create: the plugins that only look. */
+BH_MUST int bh_admit_check(struct bh_rq *rq, const struct bh_kind *hub, const void *obj);
 BH_MUST int bh_admit_delete(struct bh_rq *rq, const struct bh_obj *obj);
 struct bh_core_v1_pod;
 BH_MUST int bh_admit_priority(struct bh_rq *rq, struct bh_core_v1_pod *p,
                               const struct bh_core_v1_pod *old);
+/* admission_runtime.c */
+BH_MUST int bh_admit_runtime_class(struct bh_rq *rq, struct bh_core_v1_pod *p);
+void bh_admit_pod_group(struct bh_rq *rq, void *obj);
 
 /* ---- rest_*.c ---- */
 BH_MUST int bh_rest_get(struct bh_rq *rq);

@@ -12,5 +12,6 @@ bh_column_fn bh_column_find(struct bh_str name)
     return NULL;
 }
 
-const struct bh_column_entry *const bh_column_tables[] = {
-    bh_columns_meta, bh_columns_pod, bh_columns_core, bh_columns_resource, NULL};
+const struct bh_column_entry *const bh_column_tables[] = {bh_columns_meta,     bh_columns_pod,
+                                                          bh_columns_core,     bh_columns_resource,
+                                                          bh_columns_workload, NULL};

@@ -226,6 +226,9 @@ int bh_write_create(struct bh_rq *rq, void *obj)
         return r;
     for (size_t i = 0; i < warnings.n; i++)
         bh_rq_warn(rq, warnings.p[i]);
+    r = bh_admit_check(rq, hub, h);
+    if (r < 0)
+        return r;
     have =
         bh_pipeline_head(rq->srv->pipe, rq->res->wc, bh_rq_key(rq, rq->res, m->namespace, m->name));
     if (have)

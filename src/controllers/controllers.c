@@ -11,6 +11,7 @@ static const struct ctl_controller *const all[] = {
     &ctl_node_lifecycle,
     &ctl_taint_eviction,
     &ctl_pod_gc,
+    &ctl_podgroup_protection,
     &ctl_namespace,
     &ctl_garbage_collector,
 };

@@ -47,6 +47,7 @@ extern const struct ctl_controller ctl_taint_eviction;
 extern const struct ctl_controller ctl_pod_gc;
 extern const struct ctl_controller ctl_garbage_collector;
 extern const struct ctl_controller ctl_namespace;
+extern const struct ctl_controller ctl_podgroup_protection;
 
 /* Phase Succeeded or Failed, or deleted before it got a node: nothing of it will run any more. */
 bool ctl_pod_done(const struct bh_core_v1_pod *pod);

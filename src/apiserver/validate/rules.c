@@ -160,6 +160,13 @@ bool bh_rules_create_on_update(const struct bh_kind *k)
     return r && r->create_on_update;
 }
 
+bool bh_rules_status_owned(const struct bh_kind *k)
+{
+    const struct bh_rules *r = bh_rules_find(k);
+
+    return r && r->status_owned;
+}
+
 /* ---- every object ---- */
 
 static struct bh_meta_v1_object_meta *meta_of(const struct bh_kind *k, void *obj)

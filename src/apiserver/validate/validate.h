@@ -80,6 +80,7 @@ void bh_rules_warnings(const struct bh_rules_env *env, const struct bh_kind *k, 
 /* What may be done without a resourceVersion, and whether PUT makes what is not there. */
 bool bh_rules_unconditional_update(const struct bh_kind *k);
 bool bh_rules_create_on_update(const struct bh_kind *k);
+bool bh_rules_status_owned(const struct bh_kind *k);
 
 /* ---- how a kind plugs in (used by the files of this folder) ---- */
 
@@ -98,6 +99,9 @@ struct bh_rules {
                  const void *old, struct bh_str_vec *out);
     bool no_unconditional_update; /* PUT needs a resourceVersion */
     bool create_on_update;
+    /* Upstream forgets to say that the path of the object leaves the status alone: whoever sends
+     * one there owns its fields. */
+    bool status_owned;
 };
 
 struct bh_default_rule {

@@ -1,4 +1,4 @@
-/* Kinds that belong to the cluster as a whole: priority classes, runtime classes. */
+/* Priority classes and runtime classes; the table of the kinds that scheduling uses. */
 #include "apiserver/validate/validate_pod.h"
 
 #include "api/gen/node_v1.h"
@@ -138,8 +138,8 @@ static void runtime_update(const struct bh_rules_env *env, struct bh_str sub, co
 {
     const struct bh_node_v1_runtime_class *c = obj, *old = prev;
 
-    (void)env;
     (void)sub;
+    runtime_create(env, c, e);
     bh_v_meta_update(e, BH_FP(NULL, "metadata"), &c->metadata, &old->metadata, BH_VM_KUBE);
     bh_v_immutable_str(e, BH_FP(NULL, "handler"), c->handler, old->handler);
 }
@@ -153,6 +153,26 @@ const struct bh_rules bh_rules_cluster[] = {
     {.group = "node.k8s.io",
      .kind = "RuntimeClass",
      .validate_create = runtime_create,
-     .validate_update = runtime_update},
+     .validate_update = runtime_update,
+     .no_unconditional_update = true,
+     .create_on_update = true},
+    {.group = "scheduling.k8s.io",
+     .kind = "Workload",
+     .validate_create = bh_v_workload_create,
+     .validate_update = bh_v_workload_update},
+    {.group = "scheduling.k8s.io",
+     .kind = "PodGroup",
+     .prepare_create = bh_v_pod_group_prepare_create,
+     .prepare_update = bh_v_pod_group_prepare_update,
+     .validate_create = bh_v_pod_group_create,
+     .validate_update = bh_v_pod_group_update,
+     .status_owned = true},
+    {.group = "policy",
+     .kind = "PodDisruptionBudget",
+     .prepare_create = bh_v_budget_prepare_create,
+     .prepare_update = bh_v_budget_prepare_update,
+     .validate_create = bh_v_budget_create,
+     .validate_update = bh_v_budget_update,
+     .no_unconditional_update = true},
 };
 const size_t bh_rules_cluster_n = BH_COUNT(bh_rules_cluster);

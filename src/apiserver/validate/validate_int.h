@@ -92,7 +92,7 @@ void bh_v_warn(const struct bh_rules_env *env, struct bh_str_vec *out, const cha
 
 /* Name checks that are no plain format. */
 #define bh_v_node_name bh_check_dns1123_subdomain
-const char *bh_v_any_name(struct bh_str s, char *buf); /* a path segment only */
+#define bh_v_any_name  bh_check_path_segment /* what upstream does not check */
 
 /* The tables of the files. */
 extern const struct bh_rules bh_rules_resource[];
@@ -120,5 +120,30 @@ void bh_v_pod_update(const struct bh_rules_env *env, struct bh_str sub, const vo
                      const void *old, struct bh_field_errs *errs);
 void bh_v_pod_warn(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
                    const void *old, struct bh_str_vec *out);
+
+/* A count or a percentage, and what counts percentages as parts of a whole. */
+void bh_v_int_or_percent(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_intstr v);
+void bh_v_at_most_100_percent(struct bh_field_errs *e, const struct bh_fpath *at,
+                              struct bh_intstr v);
+/* A stored selector that would be refused today. */
+bool bh_v_bad_label_selector(struct bh_arena *a, const struct bh_meta_v1_label_selector *s);
+
+/* Workloads, pod groups, disruption budgets. */
+void bh_v_workload_create(const struct bh_rules_env *env, const void *obj, struct bh_field_errs *e);
+void bh_v_workload_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                          const void *prev, struct bh_field_errs *e);
+void bh_v_pod_group_prepare_create(const struct bh_rules_env *env, void *obj);
+void bh_v_pod_group_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                                   const void *prev);
+void bh_v_pod_group_create(const struct bh_rules_env *env, const void *obj,
+                           struct bh_field_errs *e);
+void bh_v_pod_group_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                           const void *prev, struct bh_field_errs *e);
+void bh_v_budget_prepare_create(const struct bh_rules_env *env, void *obj);
+void bh_v_budget_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                                const void *prev);
+void bh_v_budget_create(const struct bh_rules_env *env, const void *obj, struct bh_field_errs *e);
+void bh_v_budget_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                        const void *prev, struct bh_field_errs *e);
 
 #endif

@@ -96,11 +96,6 @@ void bh_v_nonnegative(struct bh_field_errs *e, const struct bh_fpath *at, int64_
         bh_fe_invalid_i64(e, at, v, "must be greater than or equal to 0");
 }
 
-const char *bh_v_any_name(struct bh_str s, char *buf)
-{
-    return bh_check_path_segment(s, buf);
-}
-
 /* ---- labels, annotations ---- */
 
 void bh_v_label_name(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
