@@ -18,6 +18,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "api/annotations.h"
 #include "api/gen/meta_v1.h"
 #include "api/gen/resource_v1.h"
 #include "apiserver/apiserver.h"
@@ -29,6 +30,7 @@
 #include "cli/pki_dir.h"
 #include "client/client.h"
 #include "client/kubeconfig.h"
+#include "client/role.h"
 #include "controllers/controllers.h"
 #include "kubelet/kubelet.h"
 #include "net/loop.h"
@@ -55,7 +57,7 @@ extern char **environ;
 static const char usage[] =
     "usage: bulkhead up [--data-dir DIR] [--port N] [--kubelet-root DIR] [--devices N] [--profile "
     "FILE]\n"
-    "                   [--node-name NAME] [--background]\n"
+    "                   [--node-name NAME] [--background] [--confirm-taint-of-all-devices=BOOL]\n"
     "  --data-dir DIR      everything of the cluster (default /var/lib/bulkhead, or "
     "BULKHEAD_DATA_DIR)\n"
     "  --port N            HTTPS port of the API; further ports are N+1, N+2 (default 6443, then "
@@ -65,7 +67,11 @@ static const char usage[] =
     "  --devices N         simulated GPUs (default 8, or what the profile has; 0: no driver)\n"
     "  --profile FILE      what they are (default: an 8-GPU H200 machine)\n"
     "  --node-name NAME    default: the host's name\n"
-    "  --background        return when the cluster is ready; it goes on as a daemon\n";
+    "  --background        return when the cluster is ready; it goes on as a daemon\n"
+    "  --confirm-taint-of-all-devices[=BOOL]\n"
+    "                      a DeviceTaintRule that selects every device evicts nobody until its "
+    "annotation\n"
+    "                      " BH_ANNOTATION_CONFIRM_ALL " is \"true\" (default true)\n";
 
 struct up {
     struct bh_arena *a;
@@ -86,6 +92,7 @@ struct up {
     struct bh_io *driver_word;
     int ready_fd, root_lock;
     bool node_ready, driver_ready, told;
+    bool evict_all_unconfirmed; /* --confirm-taint-of-all-devices=false */
     bool ending;
     int64_t start_ns;
 };
@@ -379,7 +386,7 @@ static struct bh_client *inproc(struct up *u, const char *user, const char *grou
 static int start_roles(struct up *u, const char *node, const struct certs *c, struct bh_err *err)
 {
     struct bh_scheduler_opts so = {0};
-    struct bh_controllers_opts co = {0};
+    struct bh_controllers_opts co = {.taints_of_all_unconfirmed = u->evict_all_unconfirmed};
     const char *cdi_dirs[] = {"/etc/cdi", cluster_path(u->a, u->c.data_dir, "cdi"), NULL};
     struct bh_runtime_opts ro = {.loop = u->loop, .data_dir = u->c.data_dir, .cdi_dirs = cdi_dirs};
     struct bh_kubelet_opts ko = {.node_name = node,
@@ -648,17 +655,19 @@ static int background(struct up *u, char **argv)
 
 int bh_up_main(int argc, char **argv)
 {
-    enum { DATA = 1, PORT, ROOT, DEVICES, PROFILE, NODE, BACKGROUND, READY_FD, HELP };
-    static const struct option longs[] = {{"data-dir", required_argument, NULL, DATA},
-                                          {"port", required_argument, NULL, PORT},
-                                          {"kubelet-root", required_argument, NULL, ROOT},
-                                          {"devices", required_argument, NULL, DEVICES},
-                                          {"profile", required_argument, NULL, PROFILE},
-                                          {"node-name", required_argument, NULL, NODE},
-                                          {"background", no_argument, NULL, BACKGROUND},
-                                          {"ready-fd", required_argument, NULL, READY_FD},
-                                          {"help", no_argument, NULL, HELP},
-                                          {NULL, 0, NULL, 0}};
+    enum { DATA = 1, PORT, ROOT, DEVICES, PROFILE, NODE, BACKGROUND, CONFIRM, READY_FD, HELP };
+    static const struct option longs[] = {
+        {"data-dir", required_argument, NULL, DATA},
+        {"port", required_argument, NULL, PORT},
+        {"kubelet-root", required_argument, NULL, ROOT},
+        {"devices", required_argument, NULL, DEVICES},
+        {"profile", required_argument, NULL, PROFILE},
+        {"node-name", required_argument, NULL, NODE},
+        {"background", no_argument, NULL, BACKGROUND},
+        {"confirm-taint-of-all-devices", optional_argument, NULL, CONFIRM},
+        {"ready-fd", required_argument, NULL, READY_FD},
+        {"help", no_argument, NULL, HELP},
+        {NULL, 0, NULL, 0}};
     BH_AUTO_ARENA a = bh_arena_new(0);
     struct up u = {.a = a,
                    .c = {.port = CLUSTER_PORT, .kubelet_port = CLUSTER_KUBELET_PORT, .devices = -1},
@@ -666,7 +675,7 @@ int bh_up_main(int argc, char **argv)
                    .root_lock = -1,
                    .driver_word_fd = -1};
     const char *data = NULL;
-    bool daemon = false;
+    bool daemon = false, confirm = true;
     int64_t n;
     int c;
 
@@ -704,6 +713,14 @@ int bh_up_main(int argc, char **argv)
             break;
         case BACKGROUND:
             daemon = true;
+            break;
+        case CONFIRM:
+            if (!bh_flag_bool(optarg, &confirm)) {
+                fprintf(stderr, "bulkhead up: --confirm-taint-of-all-devices: not a boolean: %s\n",
+                        optarg);
+                return 2;
+            }
+            u.evict_all_unconfirmed = !confirm;
             break;
         case READY_FD:
             if (!bh_str_i64(bh_s(optarg), 3, 1024, &n))

@@ -16,6 +16,9 @@ struct bh_controllers_opts {
     const char *controllers;     /* upstream's --controllers: names, "*", "-name"; NULL: "*" */
     int64_t node_grace_ms;       /* --node-monitor-grace-period; 0: 50 s */
     int64_t terminated_pods_max; /* --terminated-pod-gc-threshold; 0: 12500 */
+    /* --confirm-taint-of-all-devices=false: a DeviceTaintRule that selects every device evicts
+     * without being confirmed, as upstream. */
+    bool taints_of_all_unconfirmed;
 };
 
 /* Whether every name of a list as in bh_controllers_opts is known: -BH_E_BAD_REQUEST else. */

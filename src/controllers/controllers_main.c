@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/annotations.h"
 #include "client/role.h"
 #include "controllers/controllers.h"
 
@@ -11,7 +12,12 @@ static const char usage[] =
     "  --leader-elect[=BOOL]              take a Lease before working (default true)\n"
     "  --controllers LIST                 names, '*' or '-name', comma separated (default '*')\n"
     "  --node-monitor-grace-period TIME   silence after which a node is Unknown (default 50s)\n"
-    "  --terminated-pod-gc-threshold N    terminated pods that may stay (default 12500)\n";
+    "  --terminated-pod-gc-threshold N    terminated pods that may stay (default 12500)\n"
+    "  --confirm-taint-of-all-devices[=BOOL]  a DeviceTaintRule that selects every device evicts "
+    "nobody\n"
+    "                                     until its annotation " BH_ANNOTATION_CONFIRM_ALL
+    " is \"true\"\n"
+    "                                     (default true; upstream does not ask)\n";
 
 static void *start(void *arg, struct bh_client *c, struct bh_err *err)
 {
@@ -54,20 +60,21 @@ static bool duration_ms(struct bh_str s, int64_t *ret)
 
 int bh_controller_manager_main(int argc, char **argv)
 {
-    enum { KUBECONFIG = 1, LEADER, CONTROLLERS, GRACE, THRESHOLD, HELP };
+    enum { KUBECONFIG = 1, LEADER, CONTROLLERS, GRACE, THRESHOLD, CONFIRM, HELP };
     static const struct option longs[] = {
         {"kubeconfig", required_argument, NULL, KUBECONFIG},
         {"leader-elect", optional_argument, NULL, LEADER},
         {"controllers", required_argument, NULL, CONTROLLERS},
         {"node-monitor-grace-period", required_argument, NULL, GRACE},
         {"terminated-pod-gc-threshold", required_argument, NULL, THRESHOLD},
+        {"confirm-taint-of-all-devices", optional_argument, NULL, CONFIRM},
         {"help", no_argument, NULL, HELP},
         {NULL, 0, NULL, 0}};
     struct bh_controllers_opts o = {0};
     struct bh_role r = {
         .name = "bulkhead-controller-manager", .start = start, .stop = stop, .arg = &o};
     struct bh_err err = {0};
-    bool elect = true;
+    bool elect = true, confirm = true;
     int c;
 
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -101,6 +108,12 @@ int bh_controller_manager_main(int argc, char **argv)
                 return 2;
             }
             break;
+        case CONFIRM:
+            if (!bh_flag_bool(optarg, &confirm)) {
+                fprintf(stderr, "--confirm-taint-of-all-devices: not a boolean: %s\n", optarg);
+                return 2;
+            }
+            break;
         case HELP:
             fputs(usage, stdout);
             return 0;
@@ -113,6 +126,7 @@ int bh_controller_manager_main(int argc, char **argv)
         fprintf(stderr, "unexpected argument %s\n%s", argv[optind], usage);
         return 2;
     }
+    o.taints_of_all_unconfirmed = !confirm;
     if (elect)
         r.lease = "kube-controller-manager";
     return bh_role_run(&r);

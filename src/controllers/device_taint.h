@@ -1,9 +1,11 @@
-/* Inside the device taint eviction controller: which devices carry which NoExecute taints, and what
- * that means for a claim. Pure bookkeeping, fed by the controller's informer handlers; one loop.
+/* Which devices carry which NoExecute taints, and what that means for claims and pods. Pure
+ * bookkeeping: the device taint eviction controller feeds it from its informers, `bulkhead device
+ * taint --dry-run` from one reading of the API, so that both tell the same. One thread.
  */
 #ifndef BH_CONTROLLERS_DEVICE_TAINT_H
 #define BH_CONTROLLERS_DEVICE_TAINT_H
 
+#include "api/annotations.h"
 #include "api/obj.h"
 #include "api/types.h"
 #include "base/map.h"
@@ -30,8 +32,14 @@ struct dt_verdict {
     struct dt_reason_vec reasons;
 };
 
+/* A rule with an empty selector and effect NoExecute would empty the whole cluster: whether the
+ * rule is one, and not confirmed by BH_ANNOTATION_CONFIRM_ALL. Such evict nobody unless
+ * --confirm-taint-of-all-devices is off. */
+bool dt_rule_unconfirmed(const struct bh_obj *rule);
+
 struct dt_index;
-struct dt_index *dt_index_new(void);
+/* confirm: rules that wait for their confirmation count for nothing. */
+struct dt_index *dt_index_new(bool confirm);
 struct dt_index *dt_index_free(struct dt_index *x);
 
 typedef void (*dt_claim_fn)(void *arg, struct bh_str claim_key);
@@ -46,10 +54,18 @@ void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_
 /* A claim came, changed or went: keeps who uses which device. */
 void dt_index_claim(struct dt_index *x, struct bh_obj *old, struct bh_obj *o);
 
-/* What the taints of its devices mean for a claim. extra_rule (may be NULL) counts as if its effect
- * were NoExecute and then alone: what a rule with effect None would do. Reasons live in a. */
+/* What the taints of its devices mean for a claim. extra_rule (may be NULL; it need not be in the
+ * index) counts as if its effect were NoExecute and then alone: what it would do. Reasons live in
+ * a.
+ */
 struct dt_verdict dt_judge(const struct dt_index *x, const struct bh_obj *claim,
                            const struct bh_obj *extra_rule, struct bh_arena *a);
+/* The same for a pod: of all claims that are reserved for it, those for extended resources too.
+ * Reasons in order: those of rules by name, then by device. claim gives a claim or NULL. */
+typedef struct bh_obj *(*dt_claim_get)(void *arg, struct bh_str ns, struct bh_str name);
+struct dt_verdict dt_judge_pod(const struct dt_index *x, const struct bh_obj *pod,
+                               dt_claim_get claim, void *arg, const struct bh_obj *extra_rule,
+                               struct bh_arena *a);
 /* Whether the rule's selector matches. Absent: nothing; {}: everything. */
 bool dt_rule_selects(const struct bh_obj *rule, struct bh_str driver, struct bh_str pool,
                      struct bh_str device);

@@ -3,7 +3,8 @@
  * Driven by events: a change of a slice, rule, claim or pod judges again only what it can touch,
  * and each pod that has to go has one plan with one timer. Facts: the device specification,
  * section 8. Deviations: extended-resource users are evicted too; a rule without selector selects
- * nothing; messages name taint and device after upstream's words.
+ * nothing; one that selects everything has to be confirmed (device_taint.h); messages name taint
+ * and device after upstream's words.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 #include "data/json.h"
 #include "data/time_fmt.h"
 
+#define EVICTION_REASON  "DeletionByDeviceTaintManager"
 #define REASONS_TOLD_MAX 3
 #define RETRY_MIN_MS     5
 #define RETRY_MAX_MS     1000000
@@ -38,6 +40,7 @@ struct evictor {
     struct bh_map evicted;       /* rule uid -> struct count: pods evicted since start */
     struct bh_workqueue *status; /* rule names whose status has to be looked at */
     struct bh_link writes;       /* of status, under way */
+    struct bh_recorder *recorder;
 };
 
 struct count {
@@ -56,6 +59,7 @@ struct plan {
     struct bh_err deleted; /* how the deletion went */
     unsigned failures;
     bool running; /* a step is under way: the plan is not changed before it ends */
+    bool done; /* deleted; remembered until the cache shows it, so that it is not counted twice */
 };
 
 /* A condition of a rule that is being written. */
@@ -67,6 +71,7 @@ struct status_write {
 };
 
 static void plan_run(void *arg);
+static void pod_judge(struct evictor *e, struct bh_obj *o);
 
 /* Times of taints are of the wall clock, which may be set: it is looked at each minute. */
 static void plan_wait(struct plan *p, int64_t ns)
@@ -130,8 +135,17 @@ static void count_rules(struct plan *p)
     }
 }
 
+static struct bh_obj *plan_pod(const struct plan *p) /* as it is now; NULL: it is gone */
+{
+    struct bh_obj *o = bh_informer_get(p->e->pods, p->pod->ns, p->pod->name);
+
+    return o && bh_str_eq(o->uid, p->pod->uid) ? o : NULL;
+}
+
+/* What happened while the step was under way counts now: it may be called off. */
 static void plan_retry(struct plan *p, const struct bh_err *err)
 {
+    struct bh_obj *pod = plan_pod(p);
     int64_t ms = RETRY_MIN_MS;
 
     bh_log(BH_WARN, "eviction failed, retrying", BH_STR("pod", p->pod->name),
@@ -139,22 +153,33 @@ static void plan_retry(struct plan *p, const struct bh_err *err)
     for (unsigned i = 0; i < p->failures && ms < RETRY_MAX_MS; i++)
         ms *= 2;
     p->failures++;
-    p->running = false; /* until then it may be called off */
+    p->running = false;
     bh_timer_start(&p->timer, ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS);
+    if (pod)
+        pod_judge(p->e, pod);
+    else
+        plan_drop(p);
 }
 
 /* Condition and deletion are sent together, so that they become durable together: the deletion
  * decides how it went. A conflict ends in the next GET. */
 static void plan_settle(struct plan *p)
 {
+    struct bh_obj *pod;
+
     if (p->mark || p->call)
         return;
+    if (p->deleted.code != BH_OK && p->deleted.code != BH_E_NOT_FOUND) {
+        plan_retry(p, &p->deleted);
+        return;
+    }
     if (p->deleted.code == BH_OK)
         count_rules(p);
-    if (p->deleted.code == BH_OK || p->deleted.code == BH_E_NOT_FOUND)
+    pod = plan_pod(p);
+    p->running = false;
+    p->done = p->deleted.code == BH_OK && pod && !pod->deleting;
+    if (!p->done)
         plan_drop(p);
-    else
-        plan_retry(p, &p->deleted);
 }
 
 static void plan_deleted(void *arg, const struct bh_client_res *res)
@@ -177,29 +202,49 @@ static void plan_marked(void *arg, const struct bh_client_res *res)
     plan_settle(p);
 }
 
-static void plan_mark(struct plan *p)
+static const struct bh_core_v1_pod_condition *disruption(const struct bh_obj *pod)
 {
-    BH_AUTO_BUF why = {.max = BH_MESSAGE_BYTES_MAX}, b = {.max = 8192};
-    char now[64];
-    int64_t wall = bh_loop_wall_ns(p->e->ctl->loop);
-    struct bh_str when = bh_time_fmt((struct bh_time){wall / 1000000000, 0}, now);
+    const struct bh_core_v1_pod *p = bh_obj_struct(pod);
 
-    reasons_text(&p->reasons, &why);
-    bh_event(p->e->ctl->recorder, p->pod, "Normal", "DeviceTaintManagerEviction",
-             "Marking for deletion:%.*s", BH_SF(bh_buf_str(&why)));
+    for (size_t i = 0; i < p->status.conditions.n; i++)
+        if (bh_str_eqc(p->status.conditions.p[i].type, "DisruptionTarget"))
+            return &p->status.conditions.p[i];
+    return NULL;
+}
+
+/* The condition, unless the pod has it already (an earlier attempt failed at the deletion). */
+static void plan_write_condition(struct plan *p, const struct bh_obj *pod, struct bh_str why)
+{
+    const struct bh_core_v1_pod_condition *old = disruption(pod);
+    BH_AUTO_BUF b = {.max = 8192}, msg = {.max = BH_MESSAGE_BYTES_MAX + 128};
+    struct bh_time since = {bh_loop_wall_ns(p->e->ctl->loop) / 1000000000, 0};
+    char when[64];
+
+    bh_buf_addf(&msg, "Device Taint manager: deleting due to NoExecute taint%.*s", BH_SF(why));
+    if (old && bh_str_eqc(old->status, "True")) {
+        if (bh_str_eqc(old->reason, EVICTION_REASON) && bh_str_eq(old->message, bh_buf_str(&msg)))
+            return;
+        since = old->last_transition_time;
+    }
     bh_buf_addf(&b,
                 "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"conditions\":[{\"type\":"
-                "\"DisruptionTarget\",\"status\":"
-                "\"True\",\"reason\":\"DeletionByDeviceTaintManager\",\"lastTransitionTime\":\"%.*"
-                "s\",\"message\":",
-                BH_SF(p->pod->uid), BH_SF(when));
-    BH_AUTO_BUF msg = {.max = BH_MESSAGE_BYTES_MAX + 128};
-    bh_buf_addf(&msg, "Device Taint manager: deleting due to NoExecute taint%.*s",
-                BH_SF(bh_buf_str(&why)));
+                "\"DisruptionTarget\",\"status\":\"True\",\"reason\":\"" EVICTION_REASON
+                "\",\"lastTransitionTime\":\"%.*s\",\"message\":",
+                BH_SF(p->pod->uid), BH_SF(bh_time_fmt(since, when)));
     bh_json_write_str(&b, bh_buf_str(&msg));
     bh_buf_addz(&b, "}]}}");
     p->mark = bh_client_patch(p->e->ctl->client, &bh_core_v1_pod_kind, p->pod->ns, p->pod->name,
                               "status", BH_PATCH_STRATEGIC, bh_buf_str(&b), plan_marked, p);
+}
+
+static void plan_mark(struct plan *p, const struct bh_obj *pod)
+{
+    BH_AUTO_BUF why = {.max = BH_MESSAGE_BYTES_MAX};
+
+    reasons_text(&p->reasons, &why);
+    bh_event(p->e->recorder, p->pod, "Normal", "DeviceTaintManagerEviction",
+             "Marking for deletion%s%.*s", why.n ? ":" : "", BH_SF(bh_buf_str(&why)));
+    plan_write_condition(p, pod, bh_buf_str(&why));
     p->call = bh_client_delete(p->e->ctl->client, &bh_core_v1_pod_kind, p->pod->ns, p->pod->name,
                                p->pod->uid, -1, plan_deleted, p);
 }
@@ -217,7 +262,7 @@ static void plan_got(void *arg, const struct bh_client_res *res)
         count_rules(p);
         plan_drop(p);
     } else {
-        plan_mark(p);
+        plan_mark(p, res->obj);
     }
 }
 
@@ -255,7 +300,7 @@ static void plan_set(struct evictor *e, struct bh_obj *pod, const struct dt_verd
     struct plan *p = bh_map_get(&e->plans, pod->uid);
     int64_t wait = v->at_ns - bh_loop_wall_ns(e->ctl->loop);
 
-    if (p && p->running) {
+    if (p && (p->running || p->done)) {
         (void)bh_arena_free(a);
         return;
     }
@@ -283,67 +328,17 @@ static void plan_cancel(struct evictor *e, struct bh_obj *pod, bool deleted)
 
     if (!p || p->running) /* the answer under way ends it, and counts it */
         return;
+    if (p->done && !deleted) /* too late */
+        return;
     if (!deleted)
-        bh_event(e->ctl->recorder, pod, "Normal", "DeviceTaintManagerEviction",
-                 "Cancelling deletion");
+        bh_event(e->recorder, pod, "Normal", "DeviceTaintManagerEviction", "Cancelling deletion");
     rules_touched(e, &p->reasons);
     plan_drop(p);
 }
 
-static void merge(struct dt_verdict *into, size_t *cap, const struct dt_verdict *v,
-                  struct bh_arena *a)
+static struct bh_obj *claim_get(void *arg, struct bh_str ns, struct bh_str name)
 {
-    if (v->at_ns < into->at_ns)
-        into->at_ns = v->at_ns;
-    for (size_t i = 0; i < v->reasons.n; i++) {
-        bh_arena_grow(a, &into->reasons.p, cap, into->reasons.n + 1, sizeof(*into->reasons.p));
-        into->reasons.p[into->reasons.n++] = v->reasons.p[i];
-    }
-}
-
-/* The claim in the cache when this pod uses it: it knows the pod, and belongs to it when it was
- * made for one. */
-static struct bh_obj *claim_of(struct evictor *e, struct bh_obj *pod, struct bh_str name,
-                               bool generated)
-{
-    struct bh_obj *c = name.n ? bh_informer_get(e->claims, pod->ns, name) : NULL;
-    const struct bh_resource_v1_resource_claim *claim;
-
-    if (!c)
-        return NULL;
-    claim = bh_obj_struct(c);
-    if (!claim->status.allocation ||
-        (generated && !ctl_owned_by(&claim->metadata, "Pod", pod->uid)))
-        return NULL;
-    for (size_t i = 0; i < claim->status.reserved_for.n; i++)
-        if (bh_str_eq(claim->status.reserved_for.p[i].uid, pod->uid))
-            return c;
-    return NULL;
-}
-
-static struct dt_verdict judge_pod(struct evictor *e, struct bh_obj *o,
-                                   const struct bh_obj *extra_rule, struct bh_arena *a)
-{
-    const struct bh_core_v1_pod *pod = bh_obj_struct(o);
-    struct dt_verdict all = {.at_ns = DT_NEVER};
-    size_t cap = 0;
-
-    for (size_t i = 0; pod->spec.node_name.n && i <= pod->spec.resource_claims.n; i++) {
-        struct bh_obj *c = NULL;
-
-        if (i < pod->spec.resource_claims.n)
-            c = claim_of(e, o, ctl_pod_claim_name(pod, i),
-                         pod->spec.resource_claims.p[i].has_resource_claim_template_name);
-        else if (pod->status.extended_resource_claim_status)
-            c = claim_of(e, o, pod->status.extended_resource_claim_status->resource_claim_name,
-                         true);
-        if (c) {
-            struct dt_verdict v = dt_judge(e->index, c, extra_rule, a);
-
-            merge(&all, &cap, &v, a);
-        }
-    }
-    return all;
+    return bh_informer_get(((struct evictor *)arg)->claims, ns, name);
 }
 
 static void pod_judge(struct evictor *e, struct bh_obj *o)
@@ -356,7 +351,7 @@ static void pod_judge(struct evictor *e, struct bh_obj *o)
         return;
     }
     a = bh_arena_new(0);
-    v = judge_pod(e, o, NULL, a);
+    v = dt_judge_pod(e->index, o, claim_get, e, NULL, a);
     if (v.at_ns == DT_NEVER) {
         (void)bh_arena_free(a);
         plan_cancel(e, o, false);
@@ -388,6 +383,13 @@ static void claim_touched(void *arg, struct bh_str key)
 }
 
 /* ---- status of rules ---- */
+
+#define UNCONFIRMED "ConfirmationNeeded"
+
+static bool rule_held(const struct evictor *e, const struct bh_obj *rule)
+{
+    return !e->ctl->opts->taints_of_all_unconfirmed && dt_rule_unconfirmed(rule);
+}
 
 static const char *plural(size_t n)
 {
@@ -450,30 +452,37 @@ static void simulate_claim(void *arg, struct bh_str key)
         BH_AUTO_ARENA a = bh_arena_new(0);
 
         if (!pod || pod->deleting || !bh_str_eq(pod->uid, r->uid) ||
-            judge_pod(s->e, pod, s->rule, a).at_ns == DT_NEVER)
+            dt_judge_pod(s->e->index, pod, claim_get, s->e, s->rule, a).at_ns == DT_NEVER)
             continue;
         (void)bh_map_put(&s->pods, pod->uid, s);
         (void)bh_map_put(&s->spaces, pod->ns, s);
     }
 }
 
-static void rule_simulate(struct evictor *e, const struct bh_obj *rule, struct bh_buf *msg)
+struct rule_effect {
+    size_t devices, allocated, pods, namespaces;
+};
+
+/* What the rule would do with effect NoExecute. */
+static struct rule_effect rule_simulate(struct evictor *e, const struct bh_obj *rule)
 {
     struct simulation s = {.e = e, .rule = rule};
-    size_t devices = dt_count_devices(e->index, rule);
+    struct rule_effect r;
 
     dt_each_user(e->index, rule, simulate_claim, &s);
-    bh_buf_addf(msg, "%zu published device%s selected. %zu allocated device%s selected. ", devices,
-                plural(devices), s.allocated, plural(s.allocated));
-    bh_buf_addf(msg,
-                "%zu pod%s would be evicted in %zu %snamespace%s if the effect was NoExecute. ",
-                s.pods.n, plural(s.pods.n), s.spaces.n, s.spaces.n == 1 ? "" : "different ",
-                plural(s.spaces.n));
-    bh_buf_addz(msg, "This information will not be updated again. Recreate the DeviceTaintRule to "
-                     "trigger an update.");
+    r = (struct rule_effect){dt_count_devices(e->index, rule), s.allocated, s.pods.n, s.spaces.n};
     bh_map_done(&s.claims);
     bh_map_done(&s.pods);
     bh_map_done(&s.spaces);
+    return r;
+}
+
+static void would_evict(const struct rule_effect *r, struct bh_buf *msg)
+{
+    bh_buf_addf(msg, "%zu published device%s selected. %zu allocated device%s selected. ",
+                r->devices, plural(r->devices), r->allocated, plural(r->allocated));
+    bh_buf_addf(msg, "%zu pod%s would be evicted in %zu %snamespace%s ", r->pods, plural(r->pods),
+                r->namespaces, r->namespaces == 1 ? "" : "different ", plural(r->namespaces));
 }
 
 static const struct bh_meta_v1_condition *
@@ -485,17 +494,16 @@ rule_condition(const struct bh_resource_v1beta2_device_taint_rule *r)
     return NULL;
 }
 
-/* How long the condition has to wait: 0 when it may be written, <0 when it never will be again.
- * Only a rule that changed is answered at once. */
+/* How long the condition has to wait; 0: it may be written. Only a rule that changed is answered at
+ * once. */
 static int64_t status_wait_ms(const struct bh_resource_v1beta2_device_taint_rule *r,
-                              const struct bh_meta_v1_condition *old, int64_t wall_ns)
+                              const struct bh_meta_v1_condition *old, bool held, int64_t wall_ns)
 {
     int64_t age_ms;
 
-    if (!old || old->observed_generation != r->metadata.generation)
+    if (!old || old->observed_generation != r->metadata.generation ||
+        bh_str_eqc(old->reason, UNCONFIRMED) != held)
         return 0;
-    if (bh_str_eqc(r->spec.taint.effect, "None")) /* counted once */
-        return -1;
     age_ms = wall_ns / 1000000 - old->last_transition_time.sec * 1000;
     return age_ms >= 0 && age_ms < STATUS_PACE_MS ? STATUS_PACE_MS - age_ms : 0;
 }
@@ -508,7 +516,14 @@ static bool status_of(struct evictor *e, const struct bh_obj *o, const char **re
     const struct count *n = bh_map_get(&e->evicted, o->uid);
     struct rule_counts c = {0, 0};
 
-    if (bh_str_eqc(r->spec.taint.effect, "NoExecute")) {
+    if (rule_held(e, o)) {
+        struct rule_effect would = rule_simulate(e, o);
+
+        *reason = UNCONFIRMED;
+        would_evict(&would, msg);
+        bh_buf_addz(msg, "if the rule was confirmed. It selects every device, so nobody is evicted "
+                         "until its annotation " BH_ANNOTATION_CONFIRM_ALL " is \"true\".");
+    } else if (bh_str_eqc(r->spec.taint.effect, "NoExecute")) {
         c = rule_waiting(e, o);
         *reason = c.pods ? "PodsPendingEviction" : n ? "Completed" : "NotStarted";
         if (c.pods)
@@ -516,11 +531,15 @@ static bool status_of(struct evictor *e, const struct bh_obj *o, const char **re
                         c.pods == 1 ? " needs" : "s need", c.namespaces,
                         c.namespaces == 1 ? "" : "different ", plural(c.namespaces));
     } else if (bh_str_eqc(r->spec.taint.effect, "None")) {
+        struct rule_effect would = rule_simulate(e, o);
+
         *reason = "NoEffect";
-        rule_simulate(e, o, msg);
+        would_evict(&would, msg);
+        bh_buf_addz(msg, "if the effect was NoExecute. This information will not be updated again. "
+                         "Recreate the DeviceTaintRule to trigger an update.");
     } else {
         *reason = "OtherEffect";
-        bh_buf_addf(msg, "Effect %.*s does not evict pods.", BH_SF(r->spec.taint.effect));
+        bh_buf_addz(msg, "Eviction only happens for the NoExecute effect.");
     }
     if (n)
         bh_buf_addf(msg, "%s%" PRId64 " pod%s evicted since starting the controller.",
@@ -573,7 +592,8 @@ static void status_sync(void *arg, struct bh_str name)
     struct bh_obj *o = bh_informer_get(e->rules, (struct bh_str){0}, name);
     const struct bh_resource_v1beta2_device_taint_rule *r = o ? bh_obj_struct(o) : NULL;
     const struct bh_meta_v1_condition *old = o ? rule_condition(r) : NULL;
-    int64_t wait = o ? status_wait_ms(r, old, bh_loop_wall_ns(e->ctl->loop)) : -1;
+    int64_t wall = bh_loop_wall_ns(e->ctl->loop);
+    int64_t wait = o ? status_wait_ms(r, old, rule_held(e, o), wall) : -1;
     BH_AUTO_BUF msg = {.max = BH_MESSAGE_BYTES_MAX};
     const char *reason, *status;
 
@@ -592,6 +612,12 @@ static void status_sync(void *arg, struct bh_str name)
         bh_workqueue_done(e->status, name, BH_WORK_OK);
     else
         status_write(e, name, o, status, reason, bh_buf_str(&msg));
+    if (bh_str_eqc(bh_s(reason), UNCONFIRMED) &&
+        !(old && bh_str_eqc(old->reason, UNCONFIRMED) &&
+          old->observed_generation == r->metadata.generation))
+        bh_event(e->recorder, o, "Warning", UNCONFIRMED,
+                 "The rule selects every device with effect NoExecute; nobody is evicted until its "
+                 "annotation " BH_ANNOTATION_CONFIRM_ALL " is \"true\"");
 }
 
 /* ---- events ---- */
@@ -626,12 +652,12 @@ static void rule_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
     const struct bh_resource_v1beta2_device_taint_rule *a = bh_obj_struct(old),
                                                        *b = bh_obj_struct(o);
     struct evictor *e = arg;
+    /* Our own status writes come back here, and annotations leave the generation alone. */
+    bool same = rule_held(e, old) == rule_held(e, o) &&
+                bh_msg_equal(&bh_resource_v1beta2_device_taint_rule_spec_type, &a->spec, &b->spec);
 
-    /* Our own status writes come back here: nothing but the generation says that the rule itself
-     * changed. */
-    dt_index_rule(e->index, old, o,
-                  a->metadata.generation == b->metadata.generation ? NULL : claim_touched, e);
-    if (a->metadata.generation != b->metadata.generation)
+    dt_index_rule(e->index, old, o, same ? NULL : claim_touched, e);
+    if (!same)
         bh_workqueue_add(e->status, o->name);
 }
 static void rule_deleted(void *arg, struct bh_obj *last)
@@ -730,7 +756,8 @@ static void *evictor_start(struct ctl *c)
     struct evictor *e = bh_calloc(1, sizeof(*e));
 
     e->ctl = c;
-    e->index = dt_index_new();
+    e->recorder = bh_recorder_new(c->client, ctl_device_taint_eviction.name, "");
+    e->index = dt_index_new(!c->opts->taints_of_all_unconfirmed);
     bh_list_init(&e->writes);
     e->status = bh_workqueue_new(c->loop, STATUS_WORKERS, status_sync, e);
     bh_workqueue_pause(e->status);
@@ -761,6 +788,7 @@ static void evictor_stop(void *self)
         bh_free(v);
     bh_map_done(&e->evicted);
     e->status = bh_workqueue_free(e->status);
+    e->recorder = bh_recorder_free(e->recorder);
     e->index = dt_index_free(e->index);
     bh_free(e);
 }

@@ -4,10 +4,14 @@
  * A device is remembered under "driver/pool/device" with the taints of its slice and the claims
  * that use it, so that a change of one slice looks only at the claims of the devices that changed.
  */
+#include <stdlib.h>
+
+#include "api/gen/core_v1.h"
 #include "api/gen/resource_v1.h"
 #include "api/gen/resource_v1beta2.h"
 #include "base/arena.h"
 #include "base/list.h"
+#include "controllers/controllers_int.h"
 #include "controllers/device_taint.h"
 #include "data/time_fmt.h"
 
@@ -36,12 +40,14 @@ struct dt_index {
     struct bh_map pools;   /* "driver/pool" -> struct pool */
     struct bh_map rules;   /* name -> struct bh_obj *, referenced */
     struct bh_link used;   /* devices with users: a rule need not look at the others */
+    bool confirm;          /* rules that are not confirmed do not count */
 };
 
-struct dt_index *dt_index_new(void)
+struct dt_index *dt_index_new(bool confirm)
 {
     struct dt_index *x = bh_calloc(1, sizeof(*x));
 
+    x->confirm = confirm;
     bh_list_init(&x->used);
     return x;
 }
@@ -256,6 +262,19 @@ bool dt_rule_selects(const struct bh_obj *rule, struct bh_str driver, struct bh_
            (!s->has_device || bh_str_eq(s->device, device));
 }
 
+bool dt_rule_unconfirmed(const struct bh_obj *rule)
+{
+    const struct bh_resource_v1beta2_device_taint_rule *r = bh_obj_struct(rule);
+    const struct bh_resource_v1beta2_device_taint_selector *s = r->spec.device_selector;
+    const struct bh_str *yes;
+
+    if (!s || s->has_driver || s->has_pool || s->has_device ||
+        !bh_str_eqc(r->spec.taint.effect, "NoExecute"))
+        return false;
+    yes = bh_str_map_get(&r->metadata.annotations, BH_S(BH_ANNOTATION_CONFIRM_ALL));
+    return !yes || !bh_str_eqc(*yes, "true");
+}
+
 /* Splits "driver/pool/device": neither driver nor device holds a slash, a pool may. */
 static void key_split(struct bh_str key, struct bh_str *driver, struct bh_str *pool,
                       struct bh_str *device)
@@ -424,6 +443,17 @@ static void judge_taint(struct judging *j,
                            .rule_uid = rule ? bh_str_dup(j->a, rule->uid) : (struct bh_str){0}};
 }
 
+static void judge_rule(struct judging *j,
+                       const struct bh_resource_v1_device_request_allocation_result *r,
+                       const struct bh_obj *rule)
+{
+    const struct bh_resource_v1beta2_device_taint_rule *ru = bh_obj_struct(rule);
+
+    if (dt_rule_selects(rule, r->driver, r->pool, r->device))
+        judge_taint(j, r, ru->spec.taint.key, ru->spec.taint.value, ru->spec.taint.time_added,
+                    rule);
+}
+
 struct dt_verdict dt_judge(const struct dt_index *x, const struct bh_obj *claim,
                            const struct bh_obj *extra_rule, struct bh_arena *a)
 {
@@ -439,18 +469,85 @@ struct dt_verdict dt_judge(const struct dt_index *x, const struct bh_obj *claim,
         const struct device *d =
             bh_map_get(&x->devices, device_key(a, r->driver, r->pool, r->device));
 
-        for (size_t k = 0; !extra_rule && d && k < d->n_taints; k++)
+        if (extra_rule) {
+            judge_rule(&j, r, extra_rule);
+            continue;
+        }
+        for (size_t k = 0; d && k < d->n_taints; k++)
             judge_taint(&j, r, d->taints[k].key, d->taints[k].value, d->taints[k].added, NULL);
         for (size_t it = 0; bh_map_next(&x->rules, &it, NULL, &v);) {
             const struct bh_obj *rule = v;
             const struct bh_resource_v1beta2_device_taint_rule *ru = bh_obj_struct(rule);
 
-            if (extra_rule ? rule != extra_rule : !bh_str_eqc(ru->spec.taint.effect, "NoExecute"))
-                continue;
-            if (dt_rule_selects(rule, r->driver, r->pool, r->device))
-                judge_taint(&j, r, ru->spec.taint.key, ru->spec.taint.value,
-                            ru->spec.taint.time_added, rule);
+            if (bh_str_eqc(ru->spec.taint.effect, "NoExecute") &&
+                !(x->confirm && dt_rule_unconfirmed(rule)))
+                judge_rule(&j, r, rule);
         }
     }
     return j.v;
+}
+
+/* ---- pods ---- */
+
+/* The claim when this pod uses it: it knows the pod, and belongs to it when it was made for one. */
+static struct bh_obj *claim_of(const struct bh_obj *pod, struct bh_obj *c, bool generated)
+{
+    const struct bh_resource_v1_resource_claim *claim = c ? bh_obj_struct(c) : NULL;
+
+    if (!c || !claim->status.allocation ||
+        (generated && !ctl_owned_by(&claim->metadata, "Pod", pod->uid)))
+        return NULL;
+    for (size_t i = 0; i < claim->status.reserved_for.n; i++)
+        if (bh_str_eq(claim->status.reserved_for.p[i].uid, pod->uid))
+            return c;
+    return NULL;
+}
+
+static int by_origin(const void *x, const void *y)
+{
+    const struct dt_reason *a = x, *b = y;
+    int r = (a->rule.n == 0) - (b->rule.n == 0);
+
+    if (r == 0)
+        r = bh_str_cmp(a->rule, b->rule);
+    if (r == 0)
+        r = bh_str_cmp(a->device, b->device);
+    if (r == 0)
+        r = bh_str_cmp(a->key, b->key);
+    return r ? r : bh_str_cmp(a->value, b->value);
+}
+
+struct dt_verdict dt_judge_pod(const struct dt_index *x, const struct bh_obj *o, dt_claim_get claim,
+                               void *arg, const struct bh_obj *extra_rule, struct bh_arena *a)
+{
+    const struct bh_core_v1_pod *pod = bh_obj_struct(o);
+    struct dt_verdict all = {.at_ns = DT_NEVER};
+    size_t cap = 0;
+
+    for (size_t i = 0; pod->spec.node_name.n && i <= pod->spec.resource_claims.n; i++) {
+        bool generated = true;
+        struct bh_str name = {NULL, 0};
+        struct dt_verdict v;
+        struct bh_obj *c;
+
+        if (i < pod->spec.resource_claims.n) {
+            name = ctl_pod_claim_name(pod, i);
+            generated = pod->spec.resource_claims.p[i].has_resource_claim_template_name;
+        } else if (pod->status.extended_resource_claim_status) {
+            name = pod->status.extended_resource_claim_status->resource_claim_name;
+        }
+        c = name.n ? claim_of(o, claim(arg, o->ns, name), generated) : NULL;
+        if (!c)
+            continue;
+        v = dt_judge(x, c, extra_rule, a);
+        if (v.at_ns < all.at_ns)
+            all.at_ns = v.at_ns;
+        for (size_t k = 0; k < v.reasons.n; k++) {
+            bh_arena_grow(a, &all.reasons.p, &cap, all.reasons.n + 1, sizeof(*all.reasons.p));
+            all.reasons.p[all.reasons.n++] = v.reasons.p[k];
+        }
+    }
+    if (all.reasons.n > 1)
+        qsort(all.reasons.p, all.reasons.n, sizeof(*all.reasons.p), by_origin);
+    return all;
 }

@@ -85,7 +85,7 @@ static struct bh_obj *rule(struct bh_arena *a, const char *name, const char *eff
 static int64_t judged(const char *taints, const char *tolerations)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
-    struct dt_index *x = dt_index_new();
+    struct dt_index *x = dt_index_new(false);
     BH_AUTO_OBJ *s = slice(a, "s", 1, bh_str_fmt(a, "{\"name\":\"g\",\"taints\":[%s]}", taints).p);
     BH_AUTO_OBJ *c = claim(a, "c", "g", tolerations);
     struct dt_verdict v;
@@ -149,7 +149,7 @@ BH_TEST(taint_judgement)
 BH_TEST(taint_index_knows_the_latest_generation)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
-    struct dt_index *x = dt_index_new();
+    struct dt_index *x = dt_index_new(false);
     BH_AUTO_OBJ *one = slice(
         a, "one", 1, "{\"name\":\"g\",\"taints\":[" T("k", "NoExecute") "]},{\"name\":\"h\"}");
     BH_AUTO_OBJ *two = slice(a, "two", 2, "{\"name\":\"h\"}");
@@ -203,7 +203,7 @@ BH_TEST(taint_rules_select)
 
     for (size_t i = 0; i < BH_COUNT(t); i++) {
         BH_AUTO_ARENA a = bh_arena_new(0);
-        struct dt_index *x = dt_index_new();
+        struct dt_index *x = dt_index_new(false);
         BH_AUTO_OBJ *c = claim(a, "c", "g", "[]");
         BH_AUTO_OBJ *r = rule(a, "r", "NoExecute", t[i].selector);
         BH_AUTO_OBJ *none = rule(a, "r", "None", t[i].selector);
@@ -517,9 +517,10 @@ BH_TEST(taint_rule_of_another_effect)
     open_story(&t);
     tc_claim(&t, "default", "c", "oak", "d0", NULL);
     tc_pod(&t, "default", "p", "oak", "c");
-    make_rule(&t, "soft", "NoSchedule", ",\"deviceSelector\":{}");
+    make_rule(&t, "soft", "NoSchedule", ",\"deviceSelector\":{\"driver\":\"d\"}");
     tc_run(&t, 1000);
-    BH_CHECK(bh_str_starts(bh_s(tc_rule_condition(&t, "soft")), BH_S("False OtherEffect ")));
+    BH_STREQ(bh_s(tc_rule_condition(&t, "soft")),
+             "False OtherEffect Eviction only happens for the NoExecute effect.");
     BH_CHECK(!tc_deleting(&t, "default", "p"));
     /* The effect changes: at once, not ten seconds later. */
     (void)world_merge(&t.w, RULE, NULL, "soft", "",
@@ -527,5 +528,111 @@ BH_TEST(taint_rule_of_another_effect)
     tc_run(&t, 1000);
     BH_CHECK(tc_deleting(&t, "default", "p"));
     BH_CHECK(!bh_str_starts(bh_s(tc_rule_condition(&t, "soft")), BH_S("False OtherEffect")));
+    tc_close(&t);
+}
+
+#define CONFIRM(v) "{\"metadata\":{\"annotations\":{\"" BH_ANNOTATION_CONFIRM_ALL "\":\"" v "\"}}}"
+
+BH_TEST(taint_rule_of_every_device_waits_for_its_confirmation)
+{
+    struct tc t;
+
+    open_story(&t);
+    tc_claim(&t, "default", "c", "oak", "d0", NULL);
+    tc_pod(&t, "default", "p", "oak", "c");
+    tc_run(&t, 100);
+    make_rule(&t, "all", "NoExecute", ",\"deviceSelector\":{}");
+    tc_run(&t, 60000);
+    BH_CHECK(!tc_deleting(&t, "default", "p"));
+    BH_STREQ(bh_s(tc_rule_condition(&t, "all")),
+             "False ConfirmationNeeded 2 published devices selected. 1 allocated device selected. "
+             "1 pod would be evicted in 1 namespace if the rule was confirmed. It selects every "
+             "device, so nobody is evicted until its annotation " BH_ANNOTATION_CONFIRM_ALL
+             " is \"true\".");
+    BH_CHECK(tc_event(&t, "default", "all", "ConfirmationNeeded", "The rule selects every device"));
+    (void)world_merge(&t.w, RULE, NULL, "all", "", CONFIRM("maybe"));
+    tc_run(&t, 20000);
+    BH_CHECK(!tc_deleting(&t, "default", "p"));
+    (void)world_merge(&t.w, RULE, NULL, "all", "", CONFIRM("true"));
+    tc_run(&t, 100); /* nothing of the specification changed, and yet at once */
+    BH_CHECK(tc_deleting(&t, "default", "p"));
+    tc_run(&t, 20000);
+    BH_STREQ(bh_s(tc_rule_condition(&t, "all")),
+             "False Completed 1 pod evicted since starting the controller.");
+    tc_close(&t);
+}
+
+BH_TEST(taint_rule_of_every_device_need_not_be_confirmed)
+{
+    struct tc t;
+
+    open_story(&t);
+    t.opts.taints_of_all_unconfirmed = true;
+    tc_restart(&t);
+    tc_claim(&t, "default", "c", "oak", "d0", NULL);
+    tc_pod(&t, "default", "p", "oak", "c");
+    tc_run(&t, 100);
+    make_rule(&t, "all", "NoExecute", ",\"deviceSelector\":{}");
+    tc_run(&t, 100);
+    BH_CHECK(tc_deleting(&t, "default", "p"));
+    tc_close(&t);
+}
+
+BH_TEST(taint_evicts_to_the_tenth_of_a_second)
+{
+    static const char patience[] =
+        "[{\"key\":\"broken\",\"operator\":\"Equal\",\"value\":\"yes\",\"effect\":\"NoExecute\","
+        "\"tolerationSeconds\":90}]";
+    struct tc t;
+    int64_t due;
+
+    open_story(&t);
+    tc_claim(&t, "default", "c", "oak", "d0", patience);
+    tc_pod(&t, "default", "p", "oak", "c");
+    due = bh_loop_wall_ns(t.w.loop) / 1000000000 * 1000 + 90000; /* times of taints are whole */
+    tc_slice(&t, "oak", 2, BAD);
+    tc_run(&t, due - bh_loop_wall_ns(t.w.loop) / 1000000 - 100);
+    BH_CHECK(!tc_deleting(&t, "default", "p"));
+    tc_restart(&t); /* a new controller knows it, too; this takes 200 ms */
+    BH_CHECK(tc_deleting(&t, "default", "p"));
+    tc_close(&t);
+}
+
+BH_TEST(taint_that_goes_while_its_eviction_fails_evicts_nobody)
+{
+    struct tc t;
+
+    open_story(&t);
+    tc_claim(&t, "default", "c", "oak", "d0", NULL);
+    tc_pod(&t, "default", "p", "oak", "c");
+    tc_run(&t, 100);
+    t.f.calls = FLAKY_REFUSE;
+    tc_slice(&t, "oak", 2, BAD);
+    tc_slice(&t, "oak", 2, NULL); /* before any answer came */
+    tc_run(&t, 3000);
+    t.f.calls = FLAKY_PASS;
+    tc_run(&t, 60000);
+    BH_CHECK(!tc_deleting(&t, "default", "p"));
+    tc_close(&t);
+}
+
+BH_TEST(taint_reasons_stand_in_order)
+{
+    struct tc t;
+
+    open_story(&t);
+    t.opts.taints_of_all_unconfirmed = true;
+    tc_restart(&t);
+    tc_claim(&t, "default", "c", "oak", "d0", NULL);
+    tc_run(&t, 100);
+    make_rule(&t, "z", "NoExecute", ",\"deviceSelector\":{}");
+    make_rule(&t, "a", "NoExecute", ",\"deviceSelector\":{}");
+    tc_slice(&t, "oak", 2, BAD);
+    tc_run(&t, 100);
+    tc_pod(&t, "default", "p", "oak", "c");
+    tc_run(&t, 100);
+    BH_STREQ(bh_s(tc_pod_condition(&t, "default", "p", "DisruptionTarget")), MARK
+             " broken=yes on device d/oak/d0 (DeviceTaintRule a), broken=yes on device d/oak/d0 "
+             "(DeviceTaintRule z), broken=yes on device d/oak/d0");
     tc_close(&t);
 }

@@ -40,6 +40,8 @@ void bh_v_slice_update(const struct bh_rules_env *env, struct bh_str sub, const 
                        const void *old, struct bh_field_errs *errs);
 void bh_v_slice_warn(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
                      const void *old, struct bh_str_vec *out);
+void bh_v_rule_warn(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                    const void *old, struct bh_str_vec *out);
 void bh_v_rule_prepare_create(const struct bh_rules_env *env, void *obj);
 void bh_v_rule_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
                               const void *old);

@@ -1,6 +1,7 @@
 /* resource.k8s.io: slices and taint rules (dra.md, sections 2.6 to 2.8). */
 #include "apiserver/validate/validate_dra.h"
 
+#include "api/annotations.h"
 #include "api/gen/resource_v1beta2.h"
 #include "base/buf.h"
 #include "data/codec.h"
@@ -722,4 +723,22 @@ void bh_v_rule_prepare_update(const struct bh_rules_env *env, struct bh_str sub,
     }
     if (!bh_msg_equal(&bh_resource_v1beta2_device_taint_rule_spec_type, &r->spec, &old->spec))
         r->metadata.generation = old->metadata.generation + 1;
+}
+
+void bh_v_rule_warn(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                    const void *old, struct bh_str_vec *out)
+{
+    const struct bh_resource_v1beta2_device_taint_rule *r = obj;
+    const struct bh_resource_v1beta2_device_taint_selector *s = r->spec.device_selector;
+    const struct bh_str *yes =
+        bh_str_map_get(&r->metadata.annotations, BH_S(BH_ANNOTATION_CONFIRM_ALL));
+
+    (void)old;
+    if (sub.n || !s || s->has_driver || s->has_pool || s->has_device ||
+        !bh_str_eqc(r->spec.taint.effect, "NoExecute") || (yes && bh_str_eqc(*yes, "true")))
+        return;
+    bh_v_warn(env, out,
+              "spec.deviceSelector: selects every device; nobody is evicted until the "
+              "annotation " BH_ANNOTATION_CONFIRM_ALL
+              " is \"true\" (kube-controller-manager evicts at once)");
 }

@@ -2,6 +2,7 @@
 #include "api/engine.h"
 #include "api/gen/core_v1.h"
 #include "api/gen/resource_v1.h"
+#include "api/gen/resource_v1beta2.h"
 #include "apiserver/validate/validate.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -192,6 +193,37 @@ BH_TEST(rules_warn_of_what_is_not_meant)
     bh_rules_warnings(&f.env, &bh_core_v1_pod_kind, BH_S(""), p, p, &out);
     BH_EQ(out.n, 0);
     bh_arena_free(f.a);
+}
+
+BH_TEST(rules_warn_of_a_taint_on_every_device)
+{
+    static const struct {
+        const char *annotations, *selector, *effect;
+        size_t warnings;
+    } t[] = {
+        {"", "\"deviceSelector\":{},", "NoExecute", 1},
+        {"", "\"deviceSelector\":{},", "NoSchedule", 0},
+        {"", "\"deviceSelector\":{\"driver\":\"a.test\"},", "NoExecute", 0},
+        {"", "", "NoExecute", 0},
+        {"\"bulkhead.dev/confirm-all-devices\":\"yes\"", "\"deviceSelector\":{},", "NoExecute", 1},
+        {"\"bulkhead.dev/confirm-all-devices\":\"true\"", "\"deviceSelector\":{},", "NoExecute", 0},
+    };
+
+    for (size_t i = 0; i < BH_COUNT(t); i++) {
+        struct fixture f = begin();
+        struct bh_str_vec out = {NULL, 0};
+        void *p = created(&f, &bh_resource_v1beta2_device_taint_rule_kind,
+                          bh_str_fmt(f.a,
+                                     "{\"metadata\":{\"name\":\"r\",\"annotations\":{%s}},"
+                                     "\"spec\":{%s\"taint\":{\"key\":\"k\",\"effect\":\"%s\"}}}",
+                                     t[i].annotations, t[i].selector, t[i].effect)
+                              .p);
+
+        bh_rules_warnings(&f.env, &bh_resource_v1beta2_device_taint_rule_kind, BH_S(""), p, NULL,
+                          &out);
+        BH_EQ(out.n, t[i].warnings);
+        bh_arena_free(f.a);
+    }
 }
 
 BH_TEST(rules_of_claims)
