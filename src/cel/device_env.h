@@ -100,6 +100,24 @@ BH_MUST int bh_cel_selector_validate(struct bh_str expr, struct bh_arena *a,
 BH_MUST int bh_cel_selector_match(const struct bh_cel_selector *s, const struct bh_cel_device *d,
                                   struct bh_arena *a, struct bh_err *err);
 
+/* ---- why a device does not match
+ * ------------------------------------------------------------------------------------------------
+ */
+
+/* A selector prepared for that, from the text of one that compiles: its parts joined by &&. */
+struct bh_cel_why;
+struct bh_cel_why *bh_cel_why_new(struct bh_str expr);
+struct bh_cel_why *bh_cel_why_free(struct bh_cel_why *w); /* accepts NULL, returns NULL */
+struct bh_cel_why_part {
+    size_t at;            /* where it stands in the expression, in bytes */
+    struct bh_str text;   /* `device.attributes["d"].model == "H200"` */
+    struct bh_str values; /* `device.attributes["d"].model is "H100"`; empty: it looks nowhere */
+};
+/* The first part that is false for the device; false when none is. values in the arena, text lives
+ * with w. */
+bool bh_cel_why_find(const struct bh_cel_why *w, const struct bh_cel_device *d, struct bh_arena *a,
+                     struct bh_cel_why_part *ret);
+
 /* The environment itself, for commands and tests: shared, read-only, made at first use. Slot 0 is
  * device. */
 const struct bh_cel_env *bh_cel_device_env(void);

@@ -202,3 +202,61 @@ BH_TEST(device_selectors_see_list_attributes)
                    sizeof(text)),
           1);
 }
+
+/* "part | values", or "matches". */
+static const char *why(struct bh_arena *a, const char *expr)
+{
+    struct bh_cel_why *w = bh_cel_why_new(bh_s(expr));
+    struct bh_cel_why_part p;
+    const char *s = "matches";
+
+    if (bh_cel_why_find(w, bh_cel_device_new(a, &h200), a, &p)) {
+        s = bh_str_fmt(a, "%.*s | %.*s", BH_SF(p.text), BH_SF(p.values)).p;
+        BH_SEQ(bh_str_sub(bh_s(expr), p.at, p.at + p.text.n), p.text);
+    }
+    (void)bh_cel_why_free(w);
+    return s;
+}
+
+BH_TEST(device_selectors_say_why_not)
+{
+#define A "device.attributes[\"gpu.bulkhead.dev\"]"
+#define C "device.capacity[\"gpu.bulkhead.dev\"]"
+    static const struct {
+        const char *expr, *want;
+    } t[] = {
+        {"true", "matches"},
+        {A ".model == \"H100\"", A ".model == \"H100\" | " A ".model is \"H200\""},
+        {"device.driver == \"gpu.bulkhead.dev\" && " A ".index < 2 && false",
+         A ".index < 2 | " A ".index is 3"},
+        {"(device.driver == \"gpu.bulkhead.dev\" && (" A ".index == 3 && (" A
+         ".healthy == false)))",
+         A ".healthy == false | " A ".healthy is true"},
+        {C ".memory.compareTo(quantity(\"200Gi\")) >= 0",
+         C ".memory.compareTo(quantity(\"200Gi\")) >= 0 | " C ".memory is 141Gi"},
+        {A ".driverVersion.isGreaterThan(semver(\"2.0.0\"))",
+         A ".driverVersion.isGreaterThan(semver(\"2.0.0\")) | " A ".driverVersion is 1.10.0"},
+        {A ".index == 1 || " A ".index == 2 && true",
+         A ".index == 1 || " A ".index == 2 && true | " A ".index is 3"},
+        {"!(" A ".index == 3 && " A ".model == \"H200\")",
+         "!(" A ".index == 3 && " A ".model == \"H200\") | " A ".index is 3, " A
+         ".model is \"H200\""},
+        {"\"nvlink\" in " A, NULL},
+        {"device.attributes[\"ext.example.com\"].family.startsWith(\"b\") && true",
+         "device.attributes[\"ext.example.com\"].family.startsWith(\"b\") | "
+         "device.attributes[\"ext.example.com\"].family is \"hopper\""},
+        {"has(" A ".speed) && " A ".speed > 3", "has(" A ".speed) | " A ".speed is missing"},
+        {"true && 1 > 2", "1 > 2 | "},
+        {"cel.bind(d, " A ", d.index > 3 && d.healthy)", NULL},
+    };
+
+    for (size_t i = 0; i < BH_COUNT(t); i++) {
+        BH_AUTO_ARENA a = bh_arena_new(0);
+        const char *got = why(a, t[i].expr);
+
+        if (t[i].want)
+            BH_STREQ(bh_s(got), t[i].want);
+        else
+            BH_CHECK(bh_str_starts(bh_s(got), bh_s(t[i].expr)));
+    }
+}
