@@ -51,9 +51,12 @@ static void objs_drop(struct device_objs *o)
 
 void device_api_close(struct device_api *api)
 {
-    objs_drop(&api->slices);
-    objs_drop(&api->claims);
-    objs_drop(&api->rules);
+    struct device_objs *all[] = {&api->slices, &api->claims, &api->rules,
+                                 &api->pods,   &api->nodes,  &api->classes};
+
+    for (size_t i = 0; i < BH_COUNT(all); i++)
+        objs_drop(all[i]);
+    api->got = bh_obj_unref(api->got);
     if (api->client)
         api->client = bh_client_free(api->client);
     if (api->loop)
@@ -66,6 +69,8 @@ void device_api_done(void *arg, const struct bh_client_res *res)
     struct device_api *api = arg;
 
     api->err = res->err;
+    api->got = bh_obj_unref(api->got);
+    api->got = res->obj ? bh_obj_ref(res->obj) : NULL;
     if (api->list_to && res->items_n > 0) {
         api->list_to->p = bh_new_n(api->a, struct bh_obj *, res->items_n);
         for (size_t i = 0; i < res->items_n; i++)
@@ -86,8 +91,8 @@ int device_api_wait(struct device_api *api, struct bh_err *err)
     return bh_err_set(err, api->err.code, "%s", api->err.msg);
 }
 
-static int list(struct device_api *api, const struct bh_kind *kind, struct device_objs *to,
-                struct bh_err *err)
+int device_api_list(struct device_api *api, const struct bh_kind *kind, struct device_objs *to,
+                    struct bh_err *err)
 {
     const struct bh_client_req r = {.verb = BH_VERB_LIST, .kind = kind};
 
@@ -96,15 +101,24 @@ static int list(struct device_api *api, const struct bh_kind *kind, struct devic
     return device_api_wait(api, err);
 }
 
+int device_api_get(struct device_api *api, const struct bh_kind *kind, struct bh_str ns,
+                   struct bh_str name, struct bh_err *err)
+{
+    const struct bh_client_req r = {.verb = BH_VERB_GET, .kind = kind, .ns = ns, .name = name};
+
+    (void)bh_client_call(api->client, &r, device_api_done, api);
+    return device_api_wait(api, err);
+}
+
 int device_api_read(struct device_api *api, struct bh_err *err)
 {
-    int r = list(api, &bh_resource_v1_resource_slice_kind, &api->slices, err);
+    int r = device_api_list(api, &bh_resource_v1_resource_slice_kind, &api->slices, err);
 
     if (r == 0)
-        r = list(api, &bh_resource_v1_resource_claim_kind, &api->claims, err);
+        r = device_api_list(api, &bh_resource_v1_resource_claim_kind, &api->claims, err);
     if (r < 0)
         return r;
-    r = list(api, &bh_resource_v1beta2_device_taint_rule_kind, &api->rules, err);
+    r = device_api_list(api, &bh_resource_v1beta2_device_taint_rule_kind, &api->rules, err);
     return r == -BH_E_NOT_FOUND ? 0 : r; /* a cluster that does not serve rules has none */
 }
 

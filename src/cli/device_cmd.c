@@ -18,24 +18,81 @@
 #define LOCK_TRIES    100
 #define LOCK_PAUSE_NS 10000000
 
-static const char usage[] =
-    "usage: bulkhead device list [-o wide|json]\n"
-    "       bulkhead device taint DEVICE KEY[=VALUE]:EFFECT\n"
-    "       bulkhead device untaint DEVICE KEY[:EFFECT]\n"
-    "       bulkhead device fault DEVICE --xid N\n"
-    "       bulkhead device clear DEVICE [--xid N]\n"
-    "\n"
-    "DEVICE is a name like gpu-3, or NODE/gpu-3 where several nodes have one. EFFECT is NoExecute, "
-    "NoSchedule\n"
-    "or None. taint and untaint work through the API, for any device of any driver. fault and "
-    "clear act on the\n"
-    "simulated driver of this machine.\n"
-    "\n"
-    "  --kubeconfig FILE  default: KUBECONFIG, the cluster's own file, ~/.kube/config\n"
-    "  --data-dir DIR     the cluster's data directory (or BULKHEAD_DATA_DIR; default "
+#define F_API  (1u << 0) /* --kubeconfig, --data-dir */
+#define F_PICK (1u << 1) /* --driver, --node */
+#define F_XID  (1u << 2)
+#define F_OUT  (1u << 3)
+#define F_DRY  (1u << 4)
+#define F_NS   (1u << 5)
+#define F_DATA (1u << 6) /* --data-dir alone */
+
+#define HELP_API                                                                                   \
+    "  --kubeconfig FILE  default: KUBECONFIG, the cluster's own file, ~/.kube/config\n"           \
+    "  --data-dir DIR     the cluster's data directory (or BULKHEAD_DATA_DIR; default "            \
     "/var/lib/bulkhead)\n"
-    "  --driver NAME      only devices of this driver\n"
-    "  --node NAME        only devices of this node\n";
+#define HELP_PICK                                                                                  \
+    "  --driver NAME      only devices of this driver\n"                                           \
+    "  --node NAME        only devices of this node\n"
+#define HELP_DATA                                                                                  \
+    "  --data-dir DIR     the cluster's data directory, or the driver's own (or "                  \
+    "BULKHEAD_DATA_DIR;\n"                                                                         \
+    "                     default /var/lib/bulkhead)\n"
+#define HELP_DEVICE                                                                                \
+    "DEVICE is a name like gpu-3, or NODE/gpu-3 where several nodes have one of that name.\n"
+#define HELP_DRY                                                                                   \
+    "  --dry-run=server   let the server check the change, say which pods would go, change "       \
+    "nothing\n"                                                                                    \
+    "  --dry-run=client   the same without sending it\n"
+
+static const char usage[] =
+    "usage: bulkhead device COMMAND [options], or kubectl device COMMAND [options]\n"
+    "\n"
+    "  list      every device: who has it, what is wrong with it\n"
+    "  taint     give a device a taint of your own\n"
+    "  untaint   take it away\n"
+    "  fault     let a simulated device of this machine fail\n"
+    "  clear     repair it\n"
+    "\n"
+    "`bulkhead device COMMAND --help` says more.\n";
+
+static const char usage_list[] =
+    "usage: bulkhead device list [-o wide|json] [--driver NAME] [--node NAME]\n"
+    "\n"
+    "Lists every device with the claims and pods that have it, and its taints.\n"
+    "\n"
+    "  -o wide|json       with the driver's name, or as JSON\n" HELP_PICK HELP_API;
+
+static const char usage_taint[] =
+    "usage: bulkhead device taint DEVICE KEY[=VALUE]:EFFECT [--dry-run=server|client]\n"
+    "\n"
+    "Makes a DeviceTaintRule for one device of any driver. EFFECT is NoExecute (pods on it go, and "
+    "no "
+    "new ones\n"
+    "come), NoSchedule (no new ones come) or None (only the rule's status says what would "
+    "happen).\n" HELP_DEVICE "\n" HELP_DRY HELP_PICK HELP_API;
+
+static const char usage_untaint[] =
+    "usage: bulkhead device untaint DEVICE KEY[:EFFECT] [--dry-run=server|client]\n"
+    "\n"
+    "Deletes the DeviceTaintRules that give this one device the taint. Taints of a driver are the "
+    "driver's.\n" HELP_DEVICE "\n"
+    "  --dry-run=server|client  say which rules would be deleted, change nothing\n" HELP_PICK
+        HELP_API;
+
+static const char usage_fault[] =
+    "usage: bulkhead device fault DEVICE --xid N\n"
+    "\n"
+    "Lets a device of this machine's simulated driver report the error N (an NVIDIA XID). What "
+    "follows is the\n"
+    "health policy's decision.\n"
+    "\n"
+    "  --xid N            1 to 65535\n" HELP_DATA;
+
+static const char usage_clear[] = "usage: bulkhead device clear DEVICE [--xid N]\n"
+                                  "\n"
+                                  "Ends all errors of the device, or the one.\n"
+                                  "\n"
+                                  "  --xid N            1 to 65535\n" HELP_DATA;
 
 static int fail(const struct bh_err *err)
 {
@@ -135,74 +192,120 @@ static int option(int argc, char **argv, int *i, const char *flag, const char **
     return 1;
 }
 
-static int parse(int argc, char **argv, struct device_opts *o, struct bh_err *err)
+static int parse_dry_run(const char *text, struct device_opts *o, struct bh_err *err)
 {
-    const char *xid = NULL, *node = NULL;
+    static const char *const names[] = {
+        [DRY_NONE] = "none", [DRY_CLIENT] = "client", [DRY_SERVER] = "server"};
+
+    for (size_t i = 0; i < BH_COUNT(names); i++)
+        if (strcmp(text, names[i]) == 0) {
+            o->dry_run = (enum device_dry_run)i;
+            return 0;
+        }
+    return bh_err_set(err, BH_E_BAD_REQUEST, "--dry-run must be none, client or server, not '%s'",
+                      text);
+}
+
+struct verb {
+    const char *name, *usage;
+    int (*fn)(const struct device_opts *o, struct bh_err *err);
+    unsigned flags;
+};
+
+static int parse(int argc, char **argv, const struct verb *v, struct device_opts *o,
+                 struct bh_err *err)
+{
+    const char *xid = NULL, *node = NULL, *dry = NULL;
     const struct {
         const char *flag;
         const char **to;
-    } flags[] = {{"--kubeconfig", &o->kubeconfig},
-                 {"--data-dir", &o->data_dir},
-                 {"--driver", &o->driver},
-                 {"--node", &node},
-                 {"--xid", &xid},
-                 {"-o", &o->output},
-                 {"--output", &o->output}};
+        unsigned in;
+    } flags[] = {{"--kubeconfig", &o->kubeconfig, F_API},
+                 {"--data-dir", &o->data_dir, F_API | F_DATA},
+                 {"--driver", &o->driver, F_PICK},
+                 {"--node", &node, F_PICK | F_NS},
+                 {"--xid", &xid, F_XID},
+                 {"--dry-run", &dry, F_DRY},
+                 {"--namespace", &o->ns, F_NS},
+                 {"-n", &o->ns, F_NS},
+                 {"-o", &o->output, F_OUT},
+                 {"--output", &o->output, F_OUT}};
 
     for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        size_t k = 0;
         int r = 0;
 
-        for (size_t k = 0; k < BH_COUNT(flags) && r == 0; k++)
-            r = option(argc, argv, &i, flags[k].flag, flags[k].to);
+        for (; k < BH_COUNT(flags); k++)
+            if ((r = option(argc, argv, &i, flags[k].flag, flags[k].to)) != 0)
+                break;
+        if (r != 0 && !(flags[k].in & v->flags))
+            return bh_err_set(err, BH_E_BAD_REQUEST, "%s does not take %s", v->name, flags[k].flag);
         if (r < 0)
-            return bh_err_set(err, BH_E_BAD_REQUEST, "%s needs a value", argv[i]);
+            return bh_err_set(err, BH_E_BAD_REQUEST, "%s needs a value", word);
         if (r > 0)
             continue;
-        if (argv[i][0] == '-')
-            return bh_err_set(err, BH_E_BAD_REQUEST, "unknown option %s", argv[i]);
+        if (word[0] == '-')
+            return bh_err_set(err, BH_E_BAD_REQUEST,
+                              "unknown option %s (see `bulkhead device %s --help`)", word, v->name);
         if (o->args_n == ARGS_MAX)
             return bh_err_set(err, BH_E_LIMIT, "too many arguments");
-        o->args[o->args_n++] = argv[i];
+        o->args[o->args_n++] = word;
     }
     if (xid && !bh_str_i64(bh_s(xid), BH_XID_MIN, BH_XID_MAX, &o->xid))
         return bh_err_set(err, BH_E_BAD_REQUEST, "--xid must be a number from %d to %d, not '%s'",
                           BH_XID_MIN, BH_XID_MAX, xid);
     o->pool = bh_s(node);
-    return 0;
+    return dry ? parse_dry_run(dry, o, err) : 0;
+}
+
+static bool asks_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
 int bh_device_main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        int (*fn)(const struct device_opts *o, struct bh_err *err);
-    } verbs[] = {{"list", device_list},
-                 {"taint", device_taint},
-                 {"untaint", device_untaint},
-                 {"fault", fault},
-                 {"clear", clear}};
-    const char *args[ARGS_MAX];
-    struct device_opts o = {.args = args};
+    static const struct verb verbs[] = {
+        {"list", usage_list, device_list, F_API | F_PICK | F_OUT},
+        {"taint", usage_taint, device_taint, F_API | F_PICK | F_DRY},
+        {"untaint", usage_untaint, device_untaint, F_API | F_PICK | F_DRY},
+        {"fault", usage_fault, fault, F_DATA | F_XID},
+        {"clear", usage_clear, clear, F_DATA | F_XID}};
+    const char *args[ARGS_MAX], *name = argc > 1 ? argv[1] : NULL;
+    struct device_opts o = {.args = args, .ns = "default"};
     struct bh_err err = {0};
+    const struct verb *v = NULL;
+    bool help = false;
     int r;
 
-    if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
-        strcmp(argv[1], "-h") == 0) {
-        fputs(usage, argc < 2 ? stderr : stdout);
-        return argc < 2 ? 2 : 0;
+    if (name && strcmp(name, "help") == 0) {
+        help = true;
+        name = argc > 2 ? argv[2] : NULL;
     }
-    for (size_t i = 0; i < BH_COUNT(verbs); i++) {
-        if (strcmp(argv[1], verbs[i].name) != 0)
-            continue;
-        r = parse(argc - 2, argv + 2, &o, &err);
-        if (r == 0)
-            r = verbs[i].fn(&o, &err);
-        if (r == 0)
-            return 0;
-        (void)fail(&err);
-        return r == -BH_E_BAD_REQUEST ? 2 : 1;
+    if (!name || asks_help(name)) {
+        fputs(usage, name || help ? stdout : stderr);
+        return name || help ? 0 : 2;
     }
-    fprintf(stderr, "bulkhead device: unknown command '%s'\n\n", argv[1]);
-    fputs(usage, stderr);
-    return 2;
+    for (size_t i = 0; i < BH_COUNT(verbs); i++)
+        if (strcmp(name, verbs[i].name) == 0)
+            v = &verbs[i];
+    if (!v) {
+        fprintf(stderr, "bulkhead device: unknown command '%s'\n\n", name);
+        fputs(usage, stderr);
+        return 2;
+    }
+    for (int i = 2; i < argc; i++)
+        help = help || asks_help(argv[i]);
+    if (help) {
+        fputs(v->usage, stdout);
+        return 0;
+    }
+    r = parse(argc - 2, argv + 2, v, &o, &err);
+    if (r == 0)
+        r = v->fn(&o, &err);
+    if (r >= 0)
+        return r;
+    (void)fail(&err);
+    return r == -BH_E_BAD_REQUEST ? 2 : 1;
 }

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "cli/device_cmd.h"
+#include "cli/table.h"
 #include "data/json.h"
 
 #define COLS 8
@@ -133,30 +134,16 @@ static int row_cmp(const void *x, const void *y)
     return r != 0 ? r : name_cmp(a->device, b->device);
 }
 
-static void print_table(const struct row *rows, size_t n, bool wide)
+static void print_table(struct bh_arena *a, const struct row *rows, size_t n, bool wide)
 {
     static const char *const heads[COLS] = {"DRIVER", "NODE",  "DEVICE", "MODEL",
                                             "MEMORY", "CLAIM", "POD",    "TAINTS"};
-    int width[COLS];
+    size_t skip = wide ? 0 : 1, cols = COLS - skip;
+    struct bh_str *cells = bh_new_n(a, struct bh_str, n * cols);
 
-    for (size_t c = 0; c < COLS; c++)
-        width[c] = (int)strlen(heads[c]);
-    for (size_t i = 0; i < n; i++) {
-        const struct bh_str *cells = &rows[i].driver;
-
-        for (size_t c = 0; c < COLS; c++)
-            if ((int)cells[c].n > width[c])
-                width[c] = (int)cells[c].n;
-    }
-    for (size_t c = wide ? 0 : 1; c < COLS; c++)
-        printf("%-*s%s", c + 1 < COLS ? width[c] : 0, heads[c], c + 1 < COLS ? "   " : "\n");
-    for (size_t i = 0; i < n; i++) {
-        const struct bh_str *cells = &rows[i].driver;
-
-        for (size_t c = wide ? 0 : 1; c < COLS; c++)
-            printf("%-*.*s%s", c + 1 < COLS ? width[c] : 0, BH_SF(cells[c]),
-                   c + 1 < COLS ? "   " : "\n");
-    }
+    for (size_t i = 0; i < n; i++)
+        memcpy(&cells[i * cols], &rows[i].driver + skip, cols * sizeof(*cells));
+    cli_table(heads + skip, cols, cells, n);
 }
 
 static void print_json(const struct row *rows, size_t n)
@@ -236,7 +223,7 @@ int device_list(const struct device_opts *o, struct bh_err *err)
         if (json)
             print_json(rows, n);
         else if (n > 0)
-            print_table(rows, n, wide);
+            print_table(api.a, rows, n, wide);
         else
             fputs("no devices\n", stderr);
     }

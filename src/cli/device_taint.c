@@ -1,14 +1,18 @@
 /* `bulkhead device taint` and `untaint`: a DeviceTaintRule for one device and one key. */
 #include <stdio.h>
 
+#include "api/engine.h"
 #include "api/gen/resource_v1.h"
 #include "api/gen/resource_v1beta2.h"
 #include "api/obj.h"
 #include "base/arena.h"
+#include "base/buf.h"
+#include "base/limits.h"
 #include "cli/device_cmd.h"
 #include "client/client.h"
 #include "data/codec.h"
 #include "data/names.h"
+#include "net/loop.h"
 
 struct taint {
     struct bh_str key, value, effect;
@@ -75,6 +79,39 @@ static int open_and_find(struct device_api *api, const struct device_opts *o, co
     return r;
 }
 
+static const struct bh_str no_ns;
+
+static const char *dry_text(const struct device_opts *o)
+{
+    return o->dry_run == DRY_SERVER ? " (server dry run)" : " (dry run)";
+}
+
+/* The rule as the server would store it, without the server. */
+static int rule_guess(struct device_api *api, struct bh_resource_v1beta2_device_taint_rule *rule,
+                      struct bh_err *err)
+{
+    rule->spec.taint.time_added = (struct bh_time){bh_loop_wall_ns(api->loop) / 1000000000, 0};
+    api->got = bh_obj_unref(api->got);
+    api->got = bh_obj_from_struct(&bh_resource_v1beta2_device_taint_rule_kind, rule, err);
+    return api->got ? 0 : -BH_E_INVALID;
+}
+
+static int rule_create(struct device_api *api, const struct device_opts *o,
+                       struct bh_resource_v1beta2_device_taint_rule *rule, struct bh_err *err)
+{
+    const struct bh_kind *kind = &bh_resource_v1beta2_device_taint_rule_kind;
+    struct bh_client_req req = {.verb = BH_VERB_CREATE, .kind = kind};
+    BH_AUTO_BUF body = {.max = BH_BODY_BYTES_MAX};
+
+    if (o->dry_run == DRY_CLIENT)
+        return rule_guess(api, rule, err);
+    bh_kind_encode_json(kind, rule, &body);
+    req.body = bh_buf_str(&body);
+    req.query = o->dry_run == DRY_SERVER ? BH_S("dryRun=All") : no_ns;
+    (void)bh_client_call(api->client, &req, device_api_done, api);
+    return device_api_wait(api, err);
+}
+
 int device_taint(const struct device_opts *o, struct bh_err *err)
 {
     struct device_api api;
@@ -95,17 +132,18 @@ int device_taint(const struct device_opts *o, struct bh_err *err)
     rule.spec.taint.key = t.key;
     rule.spec.taint.value = t.value;
     rule.spec.taint.effect = t.effect;
-    (void)bh_client_create(api.client, &bh_resource_v1beta2_device_taint_rule_kind,
-                           (struct bh_str){NULL, 0}, &rule, device_api_done, &api);
-    r = device_api_wait(&api, err);
+    r = rule_create(&api, o, &rule, err);
     if (r == -BH_E_EXISTS)
         r = bh_err_set(err, BH_E_EXISTS, "device %.*s/%.*s already has the taint %.*s:%.*s",
                        BH_SF(d.pool), BH_SF(d.name), BH_SF(t.key), BH_SF(t.effect));
     else if (r == -BH_E_NOT_FOUND)
         r = bh_err_set(err, BH_E_NOT_FOUND, "the cluster does not serve DeviceTaintRules");
     if (r == 0)
-        printf("device %.*s/%.*s tainted (devicetaintrule/%.*s)\n", BH_SF(d.pool), BH_SF(d.name),
-               BH_SF(rule.metadata.name));
+        printf("device %.*s/%.*s %stainted (devicetaintrule/%.*s)%s\n", BH_SF(d.pool),
+               BH_SF(d.name), o->dry_run ? "would be " : "", BH_SF(rule.metadata.name),
+               o->dry_run ? dry_text(o) : "");
+    if (r == 0 && o->dry_run)
+        r = device_preview(&api, api.got, err);
     device_api_close(&api);
     return r;
 }
@@ -136,6 +174,20 @@ static int nothing_removed(const struct device_ref *d, const struct taint *t, st
                       BH_SF(d->name), BH_SF(t->key));
 }
 
+static int rule_delete(struct device_api *api, const struct device_opts *o,
+                       const struct bh_obj *rule, struct bh_err *err)
+{
+    struct bh_client_req req = {.verb = BH_VERB_DELETE, .kind = rule->kind, .name = rule->name};
+
+    req.body =
+        bh_str_fmt(api->a,
+                   "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\","
+                   "\"preconditions\":{\"uid\":\"%.*s\"}%s}",
+                   BH_SF(rule->uid), o->dry_run == DRY_SERVER ? ",\"dryRun\":[\"All\"]" : "");
+    (void)bh_client_call(api->client, &req, device_api_done, api);
+    return device_api_wait(api, err);
+}
+
 int device_untaint(const struct device_opts *o, struct bh_err *err)
 {
     struct device_api api;
@@ -153,17 +205,16 @@ int device_untaint(const struct device_opts *o, struct bh_err *err)
 
         if (!rule_matches(bh_obj_struct(rule), &d, &t))
             continue;
-        (void)bh_client_delete(api.client, &bh_resource_v1beta2_device_taint_rule_kind,
-                               (struct bh_str){NULL, 0}, rule->name, rule->uid, -1, device_api_done,
-                               &api);
-        r = device_api_wait(&api, err);
+        r = o->dry_run == DRY_CLIENT ? 0 : rule_delete(&api, o, rule, err);
         n += r == 0;
+        if (r == 0 && o->dry_run)
+            printf("devicetaintrule/%.*s would be deleted\n", BH_SF(rule->name));
     }
     if (r == 0 && n == 0)
         r = nothing_removed(&d, &t, err);
     if (r == 0)
-        printf("device %.*s/%.*s: taint %.*s removed\n", BH_SF(d.pool), BH_SF(d.name),
-               BH_SF(t.key));
+        printf("device %.*s/%.*s: taint %.*s %sremoved%s\n", BH_SF(d.pool), BH_SF(d.name),
+               BH_SF(t.key), o->dry_run ? "would be " : "", o->dry_run ? dry_text(o) : "");
     device_api_close(&api);
     return r;
 }

@@ -45,8 +45,9 @@ static void ended(void *arg, const struct bh_proc_result *res)
     bh_loop_stop(f->l);
 }
 
-/* Runs `bulkhead device WORDS…`; the output is in f->out. */
-static int run(struct fix *f, const char *words)
+/* Runs `bulkhead device WORDS…`, with the options that say which cluster when api; the output is in
+ * f->out. */
+static int run_as(struct fix *f, const char *words, bool api)
 {
     const char *argv[24] = {"kubectl-device"};
     char buf[400];
@@ -59,8 +60,11 @@ static int run(struct fix *f, const char *words)
     struct bh_str rest;
     size_t n = 1;
 
-    (void)snprintf(buf, sizeof(buf), "%s --kubeconfig %s --data-dir %s", words, f->kubeconfig,
-                   f->dir);
+    (void)snprintf(buf, sizeof(buf), "%s", words);
+    if (api && strncmp(words, "fault", 5) != 0 && strncmp(words, "clear", 5) != 0)
+        (void)snprintf(buf, sizeof(buf), "%s --kubeconfig %s", words, f->kubeconfig);
+    if (api)
+        (void)snprintf(buf + strlen(buf), sizeof(buf) - strlen(buf), " --data-dir %s", f->dir);
     rest = bh_s(buf);
     while (rest.n > 0 && n + 1 < BH_COUNT(argv)) {
         struct bh_str w = bh_str_cut(&rest, ' ');
@@ -73,6 +77,11 @@ static int run(struct fix *f, const char *words)
     else
         bh_loop_run(f->l);
     return f->status;
+}
+
+static int run(struct fix *f, const char *words)
+{
+    return run_as(f, words, true);
 }
 
 static bool said(const struct fix *f, const char *text)
@@ -201,5 +210,105 @@ BH_TEST(device_fault_and_clear)
     BH_CHECK(said(&f, "1 fault cleared"));
     BH_EQ(run(&f, "clear gpu-1"), 1);
     BH_EQ(run(&f, "explode"), 2);
+    fix_done(&f);
+}
+
+BH_TEST(device_commands_explain_themselves)
+{
+    static const struct {
+        const char *words;
+        int exit;
+        const char *said;
+    } t[] = {
+        {"--help", 0, "usage: bulkhead device COMMAND"},
+        {"help taint", 0, "usage: bulkhead device taint DEVICE KEY[=VALUE]:EFFECT"},
+        {"help", 0, "usage: bulkhead device COMMAND"},
+        {"list --help", 0, "usage: bulkhead device list"},
+        {"taint -h", 0, "--dry-run=server"},
+        {"taint gpu-2 k:NoExecute --help", 0, "usage: bulkhead device taint"},
+        {"untaint --help", 0, "usage: bulkhead device untaint"},
+        {"fault --help", 0, "usage: bulkhead device fault DEVICE --xid N"},
+        {"clear --help", 0, "usage: bulkhead device clear"},
+        {"help explode", 2, "unknown command 'explode'"},
+        {"list --xid 79", 2, "list does not take --xid"},
+        {"list --colour red", 2, "unknown option --colour (see `bulkhead device list --help`)"},
+        {"taint gpu-2 k:NoExecute --dry-run=maybe", 2,
+         "--dry-run must be none, client or server, not 'maybe'"},
+        {"fault gpu-2 --dry-run=server", 2, "fault does not take --dry-run"},
+    };
+    struct fix f;
+
+    fix_init(&f);
+    for (size_t i = 0; i < BH_COUNT(t); i++) {
+        int r = run_as(&f, t[i].words, false);
+
+        if (r != t[i].exit || !said(&f, t[i].said))
+            bh_test_fail(__FILE__, __LINE__, "%s: %d: %.*s", t[i].words, r,
+                         BH_SF(bh_buf_str(&f.out)));
+    }
+    BH_EQ(run_as(&f, "list --node", false), 2);
+    BH_CHECK(said(&f, "--node needs a value"));
+    fix_done(&f);
+}
+
+static void pod_put(struct fix *f, const char *name, const char *uid)
+{
+    char path[128], json[1024];
+
+    (void)snprintf(path, sizeof(path), "/api/v1/pods/%s", name);
+    (void)snprintf(json, sizeof(json),
+                   "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"%s\","
+                   "\"namespace\":\"default\",\"uid\":\"%s\"},\"spec\":{\"nodeName\":\"n1\","
+                   "\"containers\":[],\"resourceClaims\":[{\"name\":\"g\",\"resourceClaimName\":"
+                   "\"%s\"}]}}",
+                   name, uid, name);
+    bh_fake_api_put(f->api, path, json);
+}
+
+static void claim_put(struct fix *f, const char *name, const char *uid, const char *tolerations)
+{
+    char path[128], json[1024];
+
+    (void)snprintf(path, sizeof(path), "/apis/resource.k8s.io/v1/resourceclaims/%s", name);
+    (void)snprintf(json, sizeof(json),
+                   "{\"kind\":\"ResourceClaim\",\"apiVersion\":\"resource.k8s.io/v1\","
+                   "\"metadata\":{\"name\":\"%s\",\"namespace\":\"default\"},\"spec\":{\"devices\":"
+                   "{}},\"status\":{\"allocation\":{\"devices\":{\"results\":[{\"request\":\"a\","
+                   "\"driver\":\"gpu.bulkhead.dev\",\"pool\":\"n1\",\"device\":\"gpu-10\","
+                   "\"tolerations\":[%s]}]}},\"reservedFor\":[{\"resource\":\"pods\",\"name\":"
+                   "\"%s\",\"uid\":\"%s\"}]}}",
+                   name, tolerations, name, uid);
+    bh_fake_api_put(f->api, path, json);
+}
+
+BH_TEST(device_taint_dry_run_says_who_would_go)
+{
+    struct fix f;
+
+    fix_init(&f);
+    pod_put(&f, "quick", "u1");
+    claim_put(&f, "quick", "u1", "");
+    pod_put(&f, "patient", "u2");
+    claim_put(&f, "patient", "u2",
+              "{\"key\":\"k\",\"operator\":\"Exists\",\"effect\":\"NoExecute\","
+              "\"tolerationSeconds\":3600}");
+    pod_put(&f, "debug", "u3");
+    claim_put(&f, "debug", "u3", "{\"operator\":\"Exists\",\"effect\":\"NoExecute\"}");
+    BH_EQ(run(&f, "taint gpu-10 k=v:NoExecute --dry-run=client"), 0);
+    BH_CHECK(said(&f, "device n1/gpu-10 would be tainted (devicetaintrule/gpu-10-"));
+    BH_CHECK(said(&f, ") (dry run)\n"
+                      "POD               NODE   CLAIM     GOES\n"
+                      "default/debug     n1     debug     stays: it tolerates the taint\n"
+                      "default/patient   n1     patient   after 3"));
+    BH_CHECK(said(&f, "\ndefault/quick     n1     quick     at once\n"));
+    BH_EQ(bh_fake_api_count(f.api, RULES), 0);
+    BH_EQ(run(&f, "taint gpu-10 k=v:NoSchedule --dry-run=client"), 0);
+    BH_CHECK(said(&f, "no pod goes: the effect NoSchedule does not evict"));
+    BH_EQ(run(&f, "taint gpu-2 k=v:NoExecute --dry-run=client"), 0);
+    BH_CHECK(said(&f, "no pod goes: nobody uses the device")); /* its pod is not there */
+    BH_EQ(run(&f, "taint gpu-10 k=v:NoExecute"), 0);
+    BH_EQ(run(&f, "untaint gpu-10 k --dry-run client"), 0);
+    BH_CHECK(said(&f, "would be deleted"));
+    BH_EQ(bh_fake_api_count(f.api, RULES), 1);
     fix_done(&f);
 }
