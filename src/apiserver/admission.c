@@ -1,6 +1,7 @@
 /* The admission plugins that are on by default, in upstream's order: NamespaceLifecycle,
  * TaintNodesByCondition, Priority, DefaultTolerationSeconds, RuntimeClass and PodGroupProtection
- * (admission_runtime.c), NodeRestriction. Rules of a kind itself are not here but in validate/. */
+ * (admission_runtime.c), NodeRestriction, those about storage (admission_storage.c). Rules of a
+ * kind itself are not here but in validate/. */
 #include "api/gen/core_v1.h"
 #include "api/gen/meta_v1.h"
 #include "api/gen/resource_v1.h"
@@ -208,6 +209,11 @@ int bh_admit(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub, voi
         taint_new_node(rq, obj);
     if (r == 0 && bh_admission_on(rq->srv, "NodeRestriction", true))
         r = node_restriction(rq, hub, sub, obj, old);
+    if (r == 0 && !old)
+        bh_admit_storage_create(rq, hub, obj);
+    if (r == 0 && old && sub.n == 0 && hub == &bh_core_v1_persistent_volume_claim_kind &&
+        bh_admission_on(rq->srv, "PersistentVolumeClaimResize", true))
+        r = bh_admit_claim_resize(rq, obj, old);
     return r;
 }
 

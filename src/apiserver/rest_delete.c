@@ -150,12 +150,15 @@ static int read_options(struct bh_rq *rq, struct bh_meta_v1_delete_options **ret
 /* Kinds whose deletion answers with the object. */
 static bool returns_object(const struct bh_kind *k)
 {
-    static const char *const core[] = {"pods",           "services",     "serviceaccounts",
-                                       "resourcequotas", "podtemplates", "persistentvolumeclaims",
-                                       "namespaces"};
+    static const char *const core[] = {
+        "pods",           "services",         "serviceaccounts",
+        "resourcequotas", "podtemplates",     "persistentvolumeclaims",
+        "namespaces",     "persistentvolumes"};
 
     if (bh_str_eqc(k->group, "resource.k8s.io"))
         return true;
+    if (bh_str_eqc(k->group, "storage.k8s.io"))
+        return !bh_str_eqc(k->resource, "csistoragecapacities");
     if (k->group.n > 0)
         return false;
     for (size_t i = 0; i < BH_COUNT(core); i++)

@@ -105,6 +105,12 @@ BH_MUST int bh_admit_priority(struct bh_rq *rq, struct bh_core_v1_pod *p,
 /* admission_runtime.c */
 BH_MUST int bh_admit_runtime_class(struct bh_rq *rq, struct bh_core_v1_pod *p);
 void bh_admit_pod_group(struct bh_rq *rq, void *obj);
+/* Gives a claim its class, and volumes and claims the finalizer that protects them. */
+void bh_admit_storage_create(struct bh_rq *rq, const struct bh_kind *hub, void *obj);
+struct bh_core_v1_persistent_volume_claim;
+BH_MUST int bh_admit_claim_resize(struct bh_rq *rq,
+                                  const struct bh_core_v1_persistent_volume_claim *c,
+                                  const struct bh_core_v1_persistent_volume_claim *old);
 
 /* ---- rest_*.c ---- */
 BH_MUST int bh_rest_get(struct bh_rq *rq);

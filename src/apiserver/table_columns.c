@@ -12,6 +12,10 @@ bh_column_fn bh_column_find(struct bh_str name)
     return NULL;
 }
 
-const struct bh_column_entry *const bh_column_tables[] = {bh_columns_meta,     bh_columns_pod,
-                                                          bh_columns_core,     bh_columns_resource,
-                                                          bh_columns_workload, NULL};
+const struct bh_column_entry *const bh_column_tables[] = {bh_columns_meta,
+                                                          bh_columns_pod,
+                                                          bh_columns_core,
+                                                          bh_columns_resource,
+                                                          bh_columns_storage,
+                                                          bh_columns_workload,
+                                                          NULL};

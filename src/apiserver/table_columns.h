@@ -12,7 +12,7 @@ struct bh_column_entry {
 };
 
 extern const struct bh_column_entry bh_columns_meta[], bh_columns_pod[], bh_columns_core[],
-    bh_columns_resource[], bh_columns_workload[];
+    bh_columns_resource[], bh_columns_storage[], bh_columns_workload[];
 extern const struct bh_column_entry *const bh_column_tables[]; /* NULL-terminated */
 
 /* The member `,"conditions":[…]` of a row whose object has come to its end; nothing for others. */

@@ -139,6 +139,11 @@ int bh_table_json(struct bh_rq *rq, const struct bh_kind *k, struct bh_obj *cons
         }
         bh_buf_addc(b, ']');
     }
+    /* Upstream's plain table (name and time) has no rows at all where others have none. */
+    if (n == 0 && columns_n == 2 && bh_str_eqc(columns[1].name, "Created At")) {
+        bh_buf_addz(b, ",\"rows\":null}");
+        return 0;
+    }
     bh_buf_addz(b, ",\"rows\":[");
     for (size_t i = 0; i < n; i++) {
         const void *obj = bh_obj_struct(objs[i]);

@@ -34,7 +34,7 @@ static struct bh_str quoted(const struct warner *w, struct bh_str s)
 
 /* ---- labels of nodes ---- */
 
-static const char *deprecated_label(struct bh_str key)
+const char *bh_v_deprecated_label(struct bh_str key)
 {
     static const struct {
         const char *key, *text;
@@ -65,7 +65,7 @@ static void node_term(const struct warner *w, const struct bh_fpath *at,
     for (size_t i = 0; i < t->match_expressions.n; i++) {
         const struct bh_core_v1_node_selector_requirement *x = &t->match_expressions.p[i];
         const struct bh_fpath *xat = BH_FPI(BH_FP(at, "matchExpressions"), i);
-        const char *text = deprecated_label(x->key);
+        const char *text = bh_v_deprecated_label(x->key);
 
         if (text)
             warn(w, BH_FP(xat, "key"), "%.*s is %s", BH_SF(x->key), text);
@@ -87,7 +87,7 @@ static void node_labels(const struct warner *w, const struct bh_fpath *spec,
     const struct bh_fpath *at = BH_FP(BH_FP(spec, "affinity"), "nodeAffinity");
 
     for (size_t i = 0; i < s->node_selector.n; i++) {
-        const char *text = deprecated_label(s->node_selector.p[i].key);
+        const char *text = bh_v_deprecated_label(s->node_selector.p[i].key);
 
         if (text)
             warn(w, BH_FPK(BH_FP(spec, "nodeSelector"), s->node_selector.p[i].key), "%s", text);
@@ -113,7 +113,7 @@ static void node_labels(const struct warner *w, const struct bh_fpath *spec,
         const struct bh_core_v1_topology_spread_constraint *c =
             &s->topology_spread_constraints.p[i];
         const struct bh_fpath *cat = BH_FPI(BH_FP(spec, "topologySpreadConstraints"), i);
-        const char *text = deprecated_label(c->topology_key);
+        const char *text = bh_v_deprecated_label(c->topology_key);
 
         if (text)
             warn(w, BH_FP(cat, "topologyKey"), "%.*s is %s", BH_SF(c->topology_key), text);
@@ -583,4 +583,35 @@ void bh_v_pod_warn(const struct bh_rules_env *env, struct bh_str sub, const void
              BH_SF(list));
     }
     spec_and_meta(&w, NULL, &p->spec, &p->metadata);
+}
+
+/* ---- what other kinds share ---- */
+
+void bh_v_warn_at(const struct bh_rules_env *env, struct bh_str_vec *out, const struct bh_fpath *at,
+                  const char *fmt, ...)
+{
+    const struct warner w = {env, out};
+    struct bh_str text;
+    va_list ap;
+
+    va_start(ap, fmt);
+    text = bh_str_vfmt(env->a, fmt, ap);
+    va_end(ap);
+    warn(&w, at, "%.*s", BH_SF(text));
+}
+
+void bh_v_warn_node_term(const struct bh_rules_env *env, struct bh_str_vec *out,
+                         const struct bh_fpath *at, const struct bh_core_v1_node_selector_term *t)
+{
+    const struct warner w = {env, out};
+
+    node_term(&w, at, t, false);
+}
+
+void bh_v_warn_whole_bytes(const struct bh_rules_env *env, struct bh_str_vec *out,
+                           const struct bh_fpath *at, const struct bh_str_map *m, struct bh_str key)
+{
+    const struct warner w = {env, out};
+
+    whole_bytes(&w, at, m, key);
 }

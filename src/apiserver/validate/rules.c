@@ -128,6 +128,8 @@ const struct bh_rules *bh_rules_find(const struct bh_kind *k)
 
     if (!r)
         r = find_in(bh_rules_core, bh_rules_core_n, hub);
+    if (!r)
+        r = find_in(bh_rules_storage, bh_rules_storage_n, hub);
     return r ? r : find_in(bh_rules_cluster, bh_rules_cluster_n, hub);
 }
 
@@ -144,6 +146,7 @@ void bh_rules_default(const struct bh_rules_env *env, const struct bh_kind *k, v
     bh_msg_default(k->type, obj, env->a);
     default_in(bh_defaults_resource, bh_defaults_resource_n, env, k, obj);
     default_in(bh_defaults_core, bh_defaults_core_n, env, k, obj);
+    default_in(bh_defaults_storage, bh_defaults_storage_n, env, k, obj);
 }
 
 bool bh_rules_unconditional_update(const struct bh_kind *k)

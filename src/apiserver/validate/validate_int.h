@@ -103,6 +103,10 @@ extern const struct bh_rules bh_rules_core[];
 extern const size_t bh_rules_core_n;
 extern const struct bh_rules bh_rules_cluster[];
 extern const size_t bh_rules_cluster_n;
+extern const struct bh_rules bh_rules_storage[];
+extern const size_t bh_rules_storage_n;
+extern const struct bh_default_rule bh_defaults_storage[];
+extern const size_t bh_defaults_storage_n;
 extern const struct bh_default_rule bh_defaults_core[];
 extern const size_t bh_defaults_core_n;
 

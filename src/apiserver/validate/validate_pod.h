@@ -95,8 +95,26 @@ void bh_v_app_armor(struct bh_field_errs *e, const struct bh_fpath *at,
 void bh_v_volumes(struct bh_field_errs *e, const struct bh_fpath *at,
                   const struct bh_core_v1_pod_spec *s, const struct bh_meta_v1_object_meta *m,
                   const struct bh_pod_opts *o, bool *ok);
+/* One volume by its source alone, at the path of the volume. */
+void bh_v_volume_source(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_core_v1_volume_source *s);
+bool bh_v_iqn(struct bh_str s); /* iqn.…, eui.…, naa.…: the name of an iSCSI target or initiator */
+void bh_v_access_modes(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_str_vec *v);
+/* stored: faults that the claim had before it was written now, and may keep. */
+enum { BH_V_OLD_SELECTOR = 1 << 0, BH_V_OLD_GROUP = 1 << 1 };
 void bh_v_claim_spec(struct bh_field_errs *e, const struct bh_fpath *at,
-                     const struct bh_core_v1_persistent_volume_claim_spec *s);
+                     const struct bh_core_v1_persistent_volume_claim_spec *s, unsigned stored);
+
+/* Warnings that other kinds share with pods: "PATH: text". */
+void bh_v_warn_at(const struct bh_rules_env *env, struct bh_str_vec *out, const struct bh_fpath *at,
+                  const char *fmt, ...) BH_PRINTF(4, 5);
+const char *bh_v_deprecated_label(struct bh_str key); /* of nodes; NULL: it is not */
+void bh_v_warn_node_term(const struct bh_rules_env *env, struct bh_str_vec *out,
+                         const struct bh_fpath *at, const struct bh_core_v1_node_selector_term *t);
+void bh_v_warn_whole_bytes(const struct bh_rules_env *env, struct bh_str_vec *out,
+                           const struct bh_fpath *at, const struct bh_str_map *m,
+                           struct bh_str key);
 void bh_v_affinity(struct bh_field_errs *e, const struct bh_fpath *at,
                    const struct bh_core_v1_affinity *a, const struct bh_pod_opts *o);
 void bh_v_spread(struct bh_field_errs *e, const struct bh_fpath *at,

@@ -185,8 +185,8 @@ static void projection(struct bh_field_errs *e, const struct bh_fpath *volume,
 
 /* ---- claims ---- */
 
-static void access_modes(struct bh_field_errs *e, const struct bh_fpath *at,
-                         const struct bh_str_vec *v)
+void bh_v_access_modes(struct bh_field_errs *e, const struct bh_fpath *at,
+                       const struct bh_str_vec *v)
 {
     bool one_pod = false, other = false;
 
@@ -207,19 +207,19 @@ static void access_modes(struct bh_field_errs *e, const struct bh_fpath *at,
 }
 
 static void data_source(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str name,
-                        struct bh_str kind, struct bh_str group)
+                        struct bh_str kind, struct bh_str group, bool any_group)
 {
     required(e, at, "name", name);
     required(e, at, "kind", kind);
     if (group.n == 0 && !bh_str_eqc(kind, "PersistentVolumeClaim"))
         bh_fe_invalid(e, at, kind,
                       "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
-    if (group.n)
+    if (group.n && !any_group)
         bh_v_check(e, BH_FP(at, "apiGroup"), bh_check_dns1123_subdomain, group);
 }
 
 static void data_sources(struct bh_field_errs *e, const struct bh_fpath *at,
-                         const struct bh_core_v1_persistent_volume_claim_spec *s)
+                         const struct bh_core_v1_persistent_volume_claim_spec *s, bool any_group)
 {
     const struct bh_core_v1_typed_local_object_reference *d = s->data_source;
     const struct bh_core_v1_typed_object_reference *r = s->data_source_ref;
@@ -227,9 +227,10 @@ static void data_sources(struct bh_field_errs *e, const struct bh_fpath *at,
 
     if (d)
         data_source(e, BH_FP(at, "dataSource"), d->name, d->kind,
-                    d->has_api_group ? d->api_group : BH_S(""));
+                    d->has_api_group ? d->api_group : BH_S(""), any_group);
     if (r)
-        data_source(e, rat, r->name, r->kind, r->has_api_group ? r->api_group : BH_S(""));
+        data_source(e, rat, r->name, r->kind, r->has_api_group ? r->api_group : BH_S(""),
+                    any_group);
     if (r && r->has_namespace && r->namespace.n) {
         bh_v_check(e, BH_FP(rat, "namespace"), bh_check_dns1123_label, r->namespace);
         if (d)
@@ -244,15 +245,15 @@ static void data_sources(struct bh_field_errs *e, const struct bh_fpath *at,
 }
 
 void bh_v_claim_spec(struct bh_field_errs *e, const struct bh_fpath *at,
-                     const struct bh_core_v1_persistent_volume_claim_spec *s)
+                     const struct bh_core_v1_persistent_volume_claim_spec *s, unsigned stored)
 {
     const struct bh_fpath *storage_at = BH_FPK(BH_FP(at, "resources"), BH_S("storage"));
     const struct bh_str *storage = bh_str_map_get(&s->resources.requests, BH_S("storage"));
 
     if (s->access_modes.n == 0)
         bh_fe_required(e, BH_FP(at, "accessModes"), "at least 1 access mode is required");
-    bh_v_label_selector(e, BH_FP(at, "selector"), s->selector, false);
-    access_modes(e, BH_FP(at, "accessModes"), &s->access_modes);
+    bh_v_label_selector(e, BH_FP(at, "selector"), s->selector, stored & BH_V_OLD_SELECTOR);
+    bh_v_access_modes(e, BH_FP(at, "accessModes"), &s->access_modes);
     if (!storage)
         bh_fe_required(e, storage_at, NULL);
     else if (bh_quantity_sign(bh_v_qty(*storage)) <= 0)
@@ -262,7 +263,7 @@ void bh_v_claim_spec(struct bh_field_errs *e, const struct bh_fpath *at,
                    s->storage_class_name);
     if (s->has_volume_mode && !BH_V_ONE_OF(s->volume_mode, "Block", "Filesystem"))
         BH_V_NOT_SUPPORTED(e, BH_FP(at, "volumeMode"), s->volume_mode, "Block", "Filesystem");
-    data_sources(e, at, s);
+    data_sources(e, at, s, stored & BH_V_OLD_GROUP);
     if (s->has_volume_attributes_class_name && s->volume_attributes_class_name.n)
         bh_v_check(e, BH_FP(at, "volumeAttributesClassName"), bh_check_dns1123_subdomain,
                    s->volume_attributes_class_name);
@@ -278,7 +279,7 @@ static void ephemeral(struct bh_field_errs *e, const struct bh_fpath *at,
         return;
     }
     bh_v_template_meta(e, BH_FP(t, "metadata"), &s->volume_claim_template->metadata);
-    bh_v_claim_spec(e, BH_FP(t, "spec"), &s->volume_claim_template->spec);
+    bh_v_claim_spec(e, BH_FP(t, "spec"), &s->volume_claim_template->spec, 0);
 }
 
 /* ---- sources of one kind each ---- */
@@ -334,6 +335,11 @@ static bool iqn_kind(struct bh_str s)
 {
     return bh_str_starts(s, BH_S("iqn")) || bh_str_starts(s, BH_S("eui")) ||
            bh_str_starts(s, BH_S("naa"));
+}
+
+bool bh_v_iqn(struct bh_str s)
+{
+    return iqn_kind(s) && iqn_ok(s);
 }
 
 static void iscsi(struct bh_field_errs *e, const struct bh_fpath *at,
@@ -662,6 +668,15 @@ static void source(struct bh_field_errs *e, const struct bh_fpath *at,
         image(e, BH_FP(at, "image"), s->image, o);
     if (n == 0)
         bh_fe_required(e, at, "must specify a volume type");
+}
+
+void bh_v_volume_source(struct bh_field_errs *e, const struct bh_fpath *at,
+                        const struct bh_core_v1_volume_source *s)
+{
+    const struct bh_core_v1_volume v = {.volume_source = *s};
+    const struct bh_pod_opts o = {0};
+
+    source(e, at, &v, NULL, &o);
 }
 
 /* Does a generic ephemeral volume of this pod make the claim itself? */
