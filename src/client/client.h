@@ -128,13 +128,19 @@ struct bh_recorder *bh_recorder_free(struct bh_recorder *r);
 void bh_event(struct bh_recorder *r, const struct bh_obj *regarding, const char *type,
               const char *reason, const char *fmt, ...) BH_PRINTF(5, 6);
 
-/* Leader election through a Lease (15 s, given up when 10 s passed without renewal, tried each 2 s,
- * as upstream). started and stopped run on the loop and may free the leader; after stopped the
- * component must not write. A leader that lost goes on trying. */
+/* Milliseconds; what is zero is upstream's: a lease of 15 s, given up when 10 s passed without
+ * renewal, tried each 2 s. */
+struct bh_leader_times {
+    int64_t lease, renew, retry;
+};
+
+/* Leader election through a Lease; times may be NULL. started and stopped run on the loop and may
+ * free the leader; after stopped the component must not write. A leader that lost goes on trying.
+ */
 struct bh_leader;
 struct bh_leader *bh_leader_new(struct bh_client *c, struct bh_str ns, struct bh_str lease,
-                                struct bh_str identity, void (*started)(void *arg),
-                                void (*stopped)(void *arg), void *arg);
+                                struct bh_str identity, const struct bh_leader_times *times,
+                                void (*started)(void *arg), void (*stopped)(void *arg), void *arg);
 struct bh_leader *bh_leader_free(struct bh_leader *l); /* gives the lease back, without waiting */
 /* Gives the lease back: for those who free the client next, which would cancel it. Returns false
  * when it was not ours; else done(arg of the leader) runs once, whatever came of it. Only

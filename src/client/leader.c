@@ -11,14 +11,15 @@
 #include "base/log.h"
 #include "client/client_int.h"
 
-#define LEASE_SECONDS     15
-#define RENEW_DEADLINE_NS ((int64_t)10 * 1000000000)
+#define LEASE_MS          15000
+#define RENEW_DEADLINE_MS 10000
 #define RETRY_MS          2000
 
 struct bh_leader {
     struct bh_client *client;
     struct bh_arena *arena;
     struct bh_str ns, lease, identity;
+    struct bh_leader_times times;
     void (*started)(void *arg);
     void (*stopped)(void *arg);
     void (*released)(void *arg);
@@ -65,7 +66,7 @@ static void leader_overdue(void *arg)
 
     bh_client_cancel(l->client, l->call);
     l->call = 0;
-    bh_timer_start(&l->timer, RETRY_MS);
+    bh_timer_start(&l->timer, l->times.retry);
     leader_lost(l);
 }
 
@@ -74,12 +75,12 @@ static void leader_written(void *arg, const struct bh_client_res *res)
     struct bh_leader *l = arg;
 
     l->call = 0;
-    bh_timer_start(&l->timer, RETRY_MS);
+    bh_timer_start(&l->timer, l->times.retry);
     if (res->err.code != BH_OK)
         return;
     leader_see(l, res->obj);
     bh_timer_start_ns(&l->deadline,
-                      l->sent_ns + RENEW_DEADLINE_NS - bh_loop_mono_ns(l->client->loop));
+                      l->sent_ns + l->times.renew * 1000000 - bh_loop_mono_ns(l->client->loop));
     if (l->leading)
         return;
     l->leading = true;
@@ -98,7 +99,7 @@ static void leader_write(struct bh_leader *l, const struct bh_coordination_v1_le
     lease.metadata.namespace = l->ns;
     lease.spec.holder_identity = l->identity;
     lease.spec.has_holder_identity = true;
-    lease.spec.lease_duration_seconds = LEASE_SECONDS;
+    lease.spec.lease_duration_seconds = (int32_t)(l->times.lease / 1000);
     lease.spec.has_lease_duration_seconds = true;
     lease.spec.renew_time = leader_now(l);
     if (!ours) {
@@ -125,7 +126,7 @@ static void leader_read(void *arg, const struct bh_client_res *res)
         return;
     }
     if (res->err.code != BH_OK || !res->obj) {
-        bh_timer_start(&l->timer, RETRY_MS);
+        bh_timer_start(&l->timer, l->times.retry);
         return;
     }
     leader_see(l, res->obj);
@@ -133,7 +134,7 @@ static void leader_read(void *arg, const struct bh_client_res *res)
     held_ns = (int64_t)lease->spec.lease_duration_seconds * 1000000000;
     if (lease->spec.holder_identity.n && !bh_str_eq(lease->spec.holder_identity, l->identity) &&
         now - l->seen_ns < held_ns) {
-        bh_timer_start(&l->timer, RETRY_MS);
+        bh_timer_start(&l->timer, l->times.retry);
         if (l->leading)
             leader_lost(l);
         return;
@@ -154,8 +155,8 @@ static void leader_try(void *arg)
 }
 
 struct bh_leader *bh_leader_new(struct bh_client *c, struct bh_str ns, struct bh_str lease,
-                                struct bh_str identity, void (*started)(void *arg),
-                                void (*stopped)(void *arg), void *arg)
+                                struct bh_str identity, const struct bh_leader_times *times,
+                                void (*started)(void *arg), void (*stopped)(void *arg), void *arg)
 {
     struct bh_leader *l = bh_calloc(1, sizeof(*l));
 
@@ -164,6 +165,11 @@ struct bh_leader *bh_leader_new(struct bh_client *c, struct bh_str ns, struct bh
     l->ns = bh_str_dup(l->arena, ns);
     l->lease = bh_str_dup(l->arena, lease);
     l->identity = bh_str_dup(l->arena, identity);
+    if (times)
+        l->times = *times;
+    l->times.lease = l->times.lease ? l->times.lease : LEASE_MS;
+    l->times.renew = l->times.renew ? l->times.renew : RENEW_DEADLINE_MS;
+    l->times.retry = l->times.retry ? l->times.retry : RETRY_MS;
     l->started = started;
     l->stopped = stopped;
     l->arg = arg;

@@ -41,7 +41,7 @@ static void contend(struct one *o, struct world *w, const char *name)
 {
     *o = (struct one){.w = w};
     flaky_init(&o->f, w->client);
-    o->l = bh_leader_new(&o->f.base, BH_S("kube-system"), BH_S("thing"), bh_s(name), started,
+    o->l = bh_leader_new(&o->f.base, BH_S("kube-system"), BH_S("thing"), bh_s(name), NULL, started,
                          stopped, o);
 }
 static void leave(struct one *o)

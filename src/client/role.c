@@ -78,8 +78,9 @@ static struct bh_leader *elect(struct running *r)
 
     (void)gethostname(host, sizeof(host) - 1);
     bh_loop_uuid(r->loop, uuid);
-    return bh_leader_new(r->client, BH_S("kube-system"), bh_s(r->role->lease),
-                         bh_str_fmt(a, "%s_%s", host, uuid), begin, lost, r);
+    return bh_leader_new(r->client, bh_s(r->role->lease_ns ? r->role->lease_ns : "kube-system"),
+                         bh_s(r->role->lease), bh_str_fmt(a, "%s_%s", host, uuid), &r->role->times,
+                         begin, lost, r);
 }
 
 int bh_role_run(const struct bh_role *role)

@@ -4,13 +4,14 @@
 #define BH_CLIENT_ROLE_H
 
 #include "base/err.h"
-
-struct bh_client;
+#include "client/client.h"
 
 struct bh_role {
     const char *name; /* "bulkhead-scheduler": user agent, log component, lease holder's prefix */
-    const char *kubeconfig; /* NULL: $KUBECONFIG */
-    const char *lease;      /* name of its Lease in kube-system, or NULL: no election */
+    const char *kubeconfig;       /* NULL: $KUBECONFIG */
+    const char *lease;            /* name of its Lease, or NULL: no election */
+    const char *lease_ns;         /* NULL: kube-system */
+    struct bh_leader_times times; /* zero: upstream's */
     /* Starts the role; NULL and *err when it cannot. Called when leadership was won, or at once
      * without election. */
     void *(*start)(void *arg, struct bh_client *c, struct bh_err *err);

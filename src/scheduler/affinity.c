@@ -7,8 +7,6 @@
 #include "data/selector.h"
 #include "scheduler/sched_int.h"
 
-#define HARD_WEIGHT 1 /* what a required term of a pod that runs is worth for scoring */
-
 struct term {
     struct bh_str key; /* topology key; view into the pod's object */
     struct bh_label_selector sel;
@@ -383,8 +381,8 @@ static void score_pod(struct scores *sc, const struct spod *pod, const struct sn
         prefer(sc, &mine->dislike.p[i], pod, n, -(int64_t)mine->dislike.p[i].weight);
     if (!its)
         return;
-    for (size_t i = 0; i < its->need.n; i++)
-        prefer(sc, &its->need.p[i], sc->c->pod, n, HARD_WEIGHT);
+    for (size_t i = 0; i < its->need.n && sc->c->prof->hard_affinity_weight; i++)
+        prefer(sc, &its->need.p[i], sc->c->pod, n, sc->c->prof->hard_affinity_weight);
     for (size_t i = 0; i < its->like.n; i++)
         prefer(sc, &its->like.p[i], sc->c->pod, n, its->like.p[i].weight);
     for (size_t i = 0; i < its->dislike.n; i++)
@@ -398,7 +396,7 @@ bool sched_affinity_score(struct cycle *c, int64_t *v)
     bool all = mine && (mine->like.n || mine->dislike.n);
     struct scores *sc;
 
-    if (!all && !c->s->terms_pods)
+    if (!all && (!c->s->terms_pods || c->prof->ignore_existing_preferred))
         return false;
     sc = bh_new(c->a, struct scores);
     sc->c = c;

@@ -43,6 +43,8 @@ struct sbind {
     struct spod *pod; /* NULL: it is gone meanwhile */
     struct bh_obj *pod_obj;
     struct bh_str node;
+    struct bh_recorder *recorder;
+    int64_t timeout_s; /* of binding conditions */
     struct bind_claim *claims;
     size_t n, i;
     const struct bind_claim *ext; /* one of them, or NULL */
@@ -139,7 +141,7 @@ static void bind_done(struct sbind *b)
     struct bh_scheduler *s = b->s;
 
     s->scheduled++;
-    bh_event(s->recorder, b->pod_obj, "Normal", "Scheduled",
+    bh_event(b->recorder, b->pod_obj, "Normal", "Scheduled",
              "Successfully assigned %.*s/%.*s to %.*s", BH_SF(b->pod_obj->ns),
              BH_SF(b->pod_obj->name), BH_SF(b->node));
     if (b->pod && b->pod->where == POD_BINDING)
@@ -309,9 +311,9 @@ static bool devices_bound(struct sbind *b)
 static void begin_wait(struct sbind *b)
 {
     b->waiting = true;
-    b->wait_until = bh_loop_mono_ns(b->s->loop) + (int64_t)BINDING_TIMEOUT_S * 1000000000;
+    b->wait_until = bh_loop_mono_ns(b->s->loop) + b->timeout_s * 1000000000;
     bh_list_add_tail(&b->s->bind_waits, &b->wait);
-    bh_timer_start(&b->retry, (int64_t)BINDING_TIMEOUT_S * 1000 + 1);
+    bh_timer_start(&b->retry, b->timeout_s * 1000 + 1);
     (void)bh_client_patch(
         b->s->client, &bh_core_v1_pod_kind, b->pod_obj->ns, b->pod_obj->name, "status",
         BH_PATCH_MERGE,
@@ -319,7 +321,7 @@ static void begin_wait(struct sbind *b)
                    "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"nominatedNodeName\":\"%.*s\"}}",
                    BH_SF(b->pod_obj->uid), BH_SF(b->node)),
         NULL, NULL);
-    bh_event(b->s->recorder, b->pod_obj, "Normal", "BindingConditionsPending",
+    bh_event(b->recorder, b->pod_obj, "Normal", "BindingConditionsPending",
              "waiting for binding conditions for device on node %.*s", BH_SF(b->node));
 }
 
@@ -714,6 +716,8 @@ void sched_bind(struct cycle *c, const struct candidate *k)
     b->pod = c->pod;
     b->pod_obj = bh_obj_ref(c->pod->obj);
     b->node = bh_str_dup(a, k->node->name);
+    b->recorder = sched_recorder(c->s, c->pod);
+    b->timeout_s = c->prof->binding_timeout_s;
     b->claims = bh_new_n(a, struct bind_claim, c->claims_n + 1);
     b->watched = bh_new_n(a, struct bh_str, c->claims_n + 1);
     b->watched_names = bh_new_n(a, struct bh_str, c->claims_n + 1);

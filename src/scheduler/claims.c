@@ -203,11 +203,12 @@ enum binding_state sched_binding_state(const struct bh_resource_v1_resource_clai
     return st;
 }
 
-static bool timed_out(const struct bh_scheduler *s, const struct bh_resource_v1_resource_claim *c)
+static bool timed_out(const struct cycle *c, const struct bh_resource_v1_resource_claim *cl)
 {
-    struct bh_time t = c->status.allocation->allocation_timestamp;
+    struct bh_time t = cl->status.allocation->allocation_timestamp;
 
-    return !bh_time_is_zero(t) && t.sec + BINDING_TIMEOUT_S < bh_loop_wall_ns(s->loop) / 1000000000;
+    return !bh_time_is_zero(t) &&
+           t.sec + c->prof->binding_timeout_s < bh_loop_wall_ns(c->s->loop) / 1000000000;
 }
 
 /* ---- the attempt ---- */
@@ -232,7 +233,7 @@ static bool look_up(struct cycle *c, const struct bh_core_v1_pod_resource_claim 
         k->mine |= bh_str_eq(k->c->status.reserved_for.p[r].uid, c->pod->obj->uid);
     if (k->allocated) {
         st = sched_binding_state(k->c, &failure);
-        k->broken = st == BINDING_FAILED || (st == BINDING_PENDING && timed_out(c->s, k->c));
+        k->broken = st == BINDING_FAILED || (st == BINDING_PENDING && timed_out(c, k->c));
         return true;
     }
     if (bh_dra_is_reserved(c->s->model, k->obj->uid))
@@ -250,8 +251,11 @@ static bool look_up(struct cycle *c, const struct bh_core_v1_pod_resource_claim 
 bool sched_claims_prefilter(struct cycle *c)
 {
     const struct bh_core_v1_pod_resource_claim_vec *refs = &c->pod->p->spec.resource_claims;
-    bool ext = sched_ext_prefilter(c);
+    bool ext;
 
+    if (!(c->prof->on[PT_FILTER] & 1u << PL_DYNAMIC_RESOURCES))
+        return true;
+    ext = sched_ext_prefilter(c);
     if (!refs->n && !ext)
         return true;
     c->claims = bh_new_n(c->a, struct pod_claim, refs->n);

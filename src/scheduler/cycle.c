@@ -16,6 +16,7 @@ static const char *const reason_texts[R_FIXED] = {
     [R_TAINT] = "node(s) had untolerated taint(s)",
     [R_AFFINITY] = "node(s) didn't match Pod's node affinity/selector",
     [R_AFFINITY_NAMES] = "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+    [R_AFFINITY_ENFORCED] = "node(s) didn't match scheduler-enforced node affinity",
     [R_PORTS] = "node(s) didn't have free ports for the requested pod ports",
     [R_TOO_MANY_PODS] = "Too many pods",
     [R_SPREAD] = "node(s) didn't match pod topology spread constraints",
@@ -33,23 +34,6 @@ static const char *const reason_texts[R_FIXED] = {
     [R_VOLUME_RWOP] = ("node has pod using PersistentVolumeClaim with the same name and "
                        "ReadWriteOncePod access mode"),
     [R_FEATURES] = "node(s) didn't match Pod's required features",
-};
-
-static const char *const plugin_names[PL__MAX] = {
-    [PL_NONE] = "",
-    [PL_NODE_UNSCHEDULABLE] = "NodeUnschedulable",
-    [PL_TAINT_TOLERATION] = "TaintToleration",
-    [PL_NODE_AFFINITY] = "NodeAffinity",
-    [PL_NODE_PORTS] = "NodePorts",
-    [PL_RESOURCES_FIT] = "NodeResourcesFit",
-    [PL_VOLUME_RESTRICTIONS] = "VolumeRestrictions",
-    [PL_NODE_VOLUME_LIMITS] = "NodeVolumeLimits",
-    [PL_VOLUME_BINDING] = "VolumeBinding",
-    [PL_VOLUME_ZONE] = "VolumeZone",
-    [PL_TOPOLOGY_SPREAD] = "PodTopologySpread",
-    [PL_INTER_POD_AFFINITY] = "InterPodAffinity",
-    [PL_DYNAMIC_RESOURCES] = "DynamicResources",
-    [PL_NODE_FEATURES] = "NodeDeclaredFeatures",
 };
 
 enum verdict sched_fail(struct cycle *c, enum plugin pl, enum verdict v, uint32_t reason)
@@ -100,7 +84,7 @@ int sched_error(struct cycle *c, enum plugin pl, const char *fmt, ...)
     va_end(ap);
     c->err_plugin = pl;
     return bh_err_set(&c->err, BH_E_INTERNAL, "running \"%s\" filter plugin: %.*s",
-                      plugin_names[pl], BH_SF(text));
+                      sched_plugin_name(pl), BH_SF(text));
 }
 
 /* ---- messages ---- */
@@ -186,13 +170,15 @@ static struct bh_str bounded(struct bh_str s)
 /* ---- looking for nodes ---- */
 
 /* Upstream's default: all of a small cluster, down to 5% of a large one, never less than 100. */
-static uint32_t nodes_to_find(uint32_t n)
+static uint32_t nodes_to_find(const struct sched_profile *p, uint32_t n)
 {
-    uint32_t percent = 50 - (n / 125 < 45 ? n / 125 : 45), k;
+    uint32_t percent = (uint32_t)p->percentage, k;
 
     if (n < 100)
         return n;
-    k = n * percent / 100;
+    if (!percent)
+        percent = 50 - (n / 125 < 45 ? n / 125 : 45);
+    k = (uint32_t)((uint64_t)n * percent / 100);
     return k < 100 ? 100 : k;
 }
 
@@ -234,7 +220,7 @@ static bool find_by_devices(struct cycle *c)
 static bool find_nodes(struct cycle *c)
 {
     struct bh_scheduler *s = c->s;
-    uint32_t n = s->nodes.n, want = nodes_to_find(n), i;
+    uint32_t n = s->nodes.n, want = nodes_to_find(c->prof, n), i;
 
     memset(c->verdicts, V_NOT_TRIED, n);
     c->feasible =
@@ -281,15 +267,26 @@ static const struct candidate *best(const struct cycle *c)
 /* What can be freed for it: an idle claim, or pods of lower priority. */
 static void post_filter(struct cycle *c)
 {
-    struct bh_str claims, why = {NULL, 0};
+    const struct point_plugins *run = &c->prof->run[PT_POST_FILTER];
+    struct bh_str said = {NULL, 0};
 
-    if (c->prefilter_no_dra) {
-        c->postfilter_msg = BH_S("not found");
-        return;
+    for (uint8_t i = 0; i < run->n; i++) {
+        struct bh_str why = {NULL, 0};
+
+        if (run->p[i] == PL_DYNAMIC_RESOURCES) {
+            if (c->prefilter_no_dra) {
+                c->postfilter_msg = BH_S("not found");
+                return;
+            }
+            why = sched_claims_postfilter(c);
+        } else if (sched_preempt(c, &why)) {
+            return;
+        } else {
+            why = bh_str_fmt(c->a, "preemption: %.*s", BH_SF(why));
+        }
+        said = said.n ? bh_str_fmt(c->a, "%.*s, %.*s", BH_SF(said), BH_SF(why)) : why;
     }
-    claims = sched_claims_postfilter(c);
-    if (!sched_preempt(c, &why))
-        c->postfilter_msg = bh_str_fmt(c->a, "%.*s, preemption: %.*s", BH_SF(claims), BH_SF(why));
+    c->postfilter_msg = said;
 }
 
 static void failed(struct cycle *c)
@@ -321,7 +318,7 @@ static void failed(struct cycle *c)
 static void attempt(struct bh_scheduler *s, struct spod *pod)
 {
     struct bh_arena *a = s->attempt_arena;
-    struct cycle c = {.s = s, .pod = pod, .a = a};
+    struct cycle c = {.s = s, .pod = pod, .prof = pod->prof, .a = a};
     const struct candidate *k;
     const struct failure *f;
 

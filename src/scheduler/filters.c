@@ -67,8 +67,20 @@ bool sched_node_selected(const struct spod *pod, const struct snode *n)
     return !req || bh_node_selector_match(req, n->name, &n->obj->labels, NULL) == 1;
 }
 
+/* Node affinity that the profile adds to every pod of it. */
+static bool enforced(const struct sched_profile *p, const struct snode *n)
+{
+    const struct bh_core_v1_node_selector *req =
+        p->added_affinity ? p->added_affinity->required_during_scheduling_ignored_during_execution
+                          : NULL;
+
+    return !req || bh_node_selector_match(req, n->name, &n->obj->labels, NULL) == 1;
+}
+
 static enum verdict filter_affinity(struct cycle *c, const struct snode *n)
 {
+    if (c->prof->added_affinity && !enforced(c->prof, n))
+        return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY_ENFORCED);
     if (c->selective && !sched_node_selected(c->pod, n))
         return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY);
     return V_OK;
@@ -93,6 +105,31 @@ static enum verdict filter_ports(struct cycle *c, const struct snode *n)
     return V_OK;
 }
 
+static bool listed(const struct bh_str_vec *v, struct bh_str s)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (bh_str_eq(v->p[i], s))
+            return true;
+    return false;
+}
+
+/* Extended resources that the profile leaves to others to count. */
+static bool ignored(const struct cycle *c, uint32_t id)
+{
+    const struct sched_profile *p = c->prof;
+    struct bh_str name;
+    ptrdiff_t slash;
+
+    if (id < RES_FIXED || (!p->ignored.n && !p->ignored_groups.n))
+        return false;
+    name = c->s->res_names[id];
+    slash = bh_str_find(name, BH_S("/"));
+    if (slash < 0 || bh_str_find(name, BH_S("kubernetes.io/")) >= 0)
+        return false;
+    return listed(&p->ignored, name) ||
+           listed(&p->ignored_groups, bh_str_sub(name, 0, (size_t)slash));
+}
+
 static enum verdict filter_fit(struct cycle *c, const struct snode *n)
 {
     const struct spod *pod = c->pod;
@@ -113,7 +150,8 @@ static enum verdict filter_fit(struct cycle *c, const struct snode *n)
             all = all < 0 ? 0 : all;
             used = sched_node_xused(n, r->id);
         }
-        if (r->v <= all - used || (r->id >= RES_FIXED && sched_ext_serves(c, n, r->id)))
+        if (r->v <= all - used || ignored(c, r->id) ||
+            (r->id >= RES_FIXED && sched_ext_serves(c, n, r->id)))
             continue;
         w = sched_fail(c, PL_RESOURCES_FIT, r->v > all ? V_UNRESOLVABLE : V_UNSCHEDULABLE,
                        R_INSUFFICIENT + r->id);
@@ -123,9 +161,50 @@ static enum verdict filter_fit(struct cycle *c, const struct snode *n)
     return v;
 }
 
+/* A profile's own choice and order of filters. */
+static enum verdict filter_listed(struct cycle *c, struct snode *n)
+{
+    const struct point_plugins *run = &c->prof->run[PT_FILTER];
+    enum verdict v = V_OK;
+
+    for (uint8_t i = 0; i < run->n && v == V_OK; i++)
+        switch ((enum plugin)run->p[i]) {
+        case PL_NODE_UNSCHEDULABLE:
+            v = filter_unschedulable(c, n);
+            break;
+        case PL_TAINT_TOLERATION:
+            v = filter_taints(c, n);
+            break;
+        case PL_NODE_AFFINITY:
+            v = filter_affinity(c, n);
+            break;
+        case PL_NODE_PORTS:
+            v = filter_ports(c, n);
+            break;
+        case PL_RESOURCES_FIT:
+            v = filter_fit(c, n);
+            break;
+        case PL_VOLUME_RESTRICTIONS: /* the four about volumes are one here */
+            v = c->volumes ? sched_volumes_filter(c, n) : V_OK;
+            break;
+        case PL_TOPOLOGY_SPREAD:
+            v = c->spread ? sched_spread_filter(c, n) : V_OK;
+            break;
+        case PL_INTER_POD_AFFINITY:
+            v = c->affinity ? sched_affinity_filter(c, n) : V_OK;
+            break;
+        default: /* those for claims and features run behind all others */
+            break;
+        }
+    return v;
+}
+
 static enum verdict filter_all(struct cycle *c, struct snode *n)
 {
     enum verdict v;
+
+    if (!c->prof->standard)
+        return filter_listed(c, n);
 
     if ((v = filter_unschedulable(c, n)) != V_OK || (v = filter_taints(c, n)) != V_OK ||
         (v = filter_affinity(c, n)) != V_OK || (v = filter_ports(c, n)) != V_OK ||
@@ -156,20 +235,12 @@ static void guests(struct cycle *c, struct snode *n, bool in)
     }
 }
 
-static bool in_vec(const struct bh_str_vec *v, struct bh_str s)
-{
-    for (size_t i = 0; i < v->n; i++)
-        if (bh_str_eq(v->p[i], s))
-            return true;
-    return false;
-}
-
 enum verdict sched_filter(struct cycle *c, struct snode *n)
 {
     enum verdict v;
 
     if (c->only_nodes) {
-        if (!in_vec(c->only_nodes, n->name))
+        if (!listed(c->only_nodes, n->name))
             return sched_fail(c, PL_NODE_AFFINITY, V_UNRESOLVABLE, R_AFFINITY_NAMES);
     }
     if (!bh_list_empty(&n->nominees)) {
@@ -205,7 +276,7 @@ static bool term_names(struct bh_arena *a, const struct bh_core_v1_node_selector
             continue;
         }
         for (size_t i = 0; i < ret->n; i++)
-            if (in_vec(&f->values, ret->p[i]))
+            if (listed(&f->values, ret->p[i]))
                 ret->p[kept++] = ret->p[i];
         ret->n = kept;
     }
@@ -243,14 +314,18 @@ static bool read_names(struct cycle *c, const struct bh_core_v1_node_selector *r
 bool sched_prefilter(struct cycle *c)
 {
     const struct bh_core_v1_node_selector *req = required(c->pod);
+    uint32_t on = c->prof->on[PT_FILTER];
 
     c->selective = req || c->pod->p->spec.node_selector.n;
-    if (req && !read_names(c, req))
+    if (req && on & 1u << PL_NODE_AFFINITY && !read_names(c, req))
         return false;
-    if (!sched_volumes_prefilter(c))
+    if (on & 1u << PL_VOLUME_RESTRICTIONS && !sched_volumes_prefilter(c))
         return false;
-    sched_spread_prefilter(c);
-    sched_affinity_prefilter(c);
-    sched_features_prefilter(c);
+    if (on & 1u << PL_TOPOLOGY_SPREAD)
+        sched_spread_prefilter(c);
+    if (on & 1u << PL_INTER_POD_AFFINITY)
+        sched_affinity_prefilter(c);
+    if (on & 1u << PL_NODE_FEATURES)
+        sched_features_prefilter(c);
     return sched_claims_prefilter(c);
 }

@@ -306,6 +306,7 @@ void sched_pod_set(struct bh_scheduler *s, struct spod *pod, struct bh_obj *obj)
 
     pod->obj = bh_obj_ref(obj);
     pod->p = bh_obj_struct(obj);
+    pod->prof = sched_profile_of(s, pod->p);
     pod->priority = pod->p->spec.has_priority ? pod->p->spec.priority : 0;
     read_requests(s, pod, s->scratch);
     bh_arena_reset(s->scratch);

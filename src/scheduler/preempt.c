@@ -8,9 +8,6 @@
 #include "data/time_fmt.h"
 #include "scheduler/sched_int.h"
 
-#define CANDIDATES_MIN     100
-#define CANDIDATES_PERCENT 10
-
 struct victims {
     struct snode *node;
     struct spod **p; /* most important first */
@@ -247,16 +244,16 @@ static void evict(struct cycle *c, struct spod *v, const struct snode *n)
                 "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"conditions\":[{\"type\":"
                 "\"DisruptionTarget\",\"observedGeneration\":%lld,\"status\":\"True\","
                 "\"lastProbeTime\":null,\"lastTransitionTime\":\"%.*s\",\"reason\":"
-                "\"PreemptionByScheduler\",\"message\":\"%s: preempting to accommodate a higher "
+                "\"PreemptionByScheduler\",\"message\":\"%.*s: preempting to accommodate a higher "
                 "priority pod\"}]}}",
                 BH_SF(v->obj->uid), (long long)v->p->metadata.generation,
-                BH_SF(bh_time_fmt(now, buf)), SCHED_NAME);
+                BH_SF(bh_time_fmt(now, buf)), BH_SF(c->prof->name));
     (void)bh_client_patch(c->s->client, &bh_core_v1_pod_kind, v->obj->ns, v->obj->name, "status",
                           BH_PATCH_STRATEGIC, bh_buf_str(&b), NULL, NULL);
     (void)bh_client_delete(c->s->client, &bh_core_v1_pod_kind, v->obj->ns, v->obj->name,
                            v->obj->uid, -1, NULL, NULL);
-    bh_event(c->s->recorder, v->obj, "Normal", "Preempted", "Preempted by pod %.*s on node %.*s",
-             BH_SF(c->pod->obj->uid), BH_SF(n->name));
+    bh_event(sched_recorder(c->s, c->pod), v->obj, "Normal", "Preempted",
+             "Preempted by pod %.*s on node %.*s", BH_SF(c->pod->obj->uid), BH_SF(n->name));
 }
 
 static void take(struct cycle *c, const struct victims *v)
@@ -303,7 +300,7 @@ bool sched_preempt(struct cycle *c, struct bh_str *why)
 {
     struct hunt h = {.c = c};
     struct bh_scheduler *s = c->s;
-    uint32_t max = s->nodes.n * CANDIDATES_PERCENT / 100;
+    uint32_t max = (uint32_t)((uint64_t)s->nodes.n * (uint64_t)c->prof->preempt_percentage / 100);
     const struct victims *v;
 
     if (c->pod->p->spec.has_preemption_policy &&
@@ -315,9 +312,11 @@ bool sched_preempt(struct cycle *c, struct bh_str *why)
         *why = BH_S("not eligible due to a terminating pod on the nominated node.");
         return false;
     }
-    max = max < CANDIDATES_MIN ? CANDIDATES_MIN : max;
+    if (max < (uint32_t)c->prof->preempt_min)
+        max = (uint32_t)c->prof->preempt_min;
+    max = max > s->nodes.n ? s->nodes.n : max;
     h.found = bh_new_n(c->a, struct victims, max);
-    h.inner = (struct cycle){.s = s, .pod = c->pod, .a = c->a};
+    h.inner = (struct cycle){.s = s, .pod = c->pod, .prof = c->prof, .a = c->a};
     h.inner.counts = bh_new_n(c->a, uint32_t, R_TEXT);
     read_budgets(&h);
     for (uint32_t i = 0; i < s->nodes.n && h.found_n < max; i++) {

@@ -11,9 +11,7 @@
 #include "base/log.h"
 #include "scheduler/sched_int.h"
 
-#define MS               ((int64_t)1000000)
-#define BACKOFF_FIRST_NS (1000 * MS)
-#define BACKOFF_MAX_NS   (10000 * MS)
+#define MS ((int64_t)1000000)
 /* Waiting pods are tried again at times even without an event, should a hint ever be missed. */
 #define FLUSH_EVERY_MS 60000
 #define FLUSH_AFTER_NS (300000 * MS)
@@ -256,13 +254,22 @@ static void on_backoff(void *arg)
     backoff_rearm(s);
 }
 
+/* PreEnqueue: what must be there before a pod is worth an attempt. */
+static bool held_back(struct bh_scheduler *s, const struct spod *pod)
+{
+    uint32_t on = pod->prof->on[PT_PRE_ENQUEUE];
+
+    return (on & 1u << PL_GATES && pod->p->spec.scheduling_gates.n) ||
+           (on & 1u << PL_DYNAMIC_RESOURCES && !claims_there(s, pod));
+}
+
 void sched_enqueue(struct bh_scheduler *s, struct spod *pod)
 {
     take_out(s, pod);
     pod->seq = ++s->seq;
     if (!pod->added_ns)
         pod->added_ns = bh_loop_mono_ns(s->loop) + 1;
-    if (pod->p->spec.scheduling_gates.n || !claims_there(s, pod)) {
+    if (held_back(s, pod)) {
         gate(s, pod);
         return;
     }
@@ -276,14 +283,14 @@ void sched_dequeue(struct bh_scheduler *s, struct spod *pod)
 
 void sched_requeue(struct bh_scheduler *s, struct spod *pod, uint32_t rejected_by, bool error)
 {
-    int64_t wait = BACKOFF_FIRST_NS;
+    int64_t wait = s->backoff_first_ns;
 
     take_out(s, pod);
     pod->attempts++;
-    for (uint32_t i = 1; i < pod->attempts && wait < BACKOFF_MAX_NS; i++)
+    for (uint32_t i = 1; i < pod->attempts && wait < s->backoff_max_ns; i++)
         wait *= 2;
-    if (wait > BACKOFF_MAX_NS)
-        wait = BACKOFF_MAX_NS;
+    if (wait > s->backoff_max_ns)
+        wait = s->backoff_max_ns;
     pod->ready_ns = bh_loop_mono_ns(s->loop) + wait;
     pod->failed_by_error = error;
     pod->rejected_by = rejected_by;
@@ -384,7 +391,7 @@ static bool helps(const struct spod *pod, enum plugin pl, const struct happening
 static void wake(struct bh_scheduler *s, struct spod *pod)
 {
     take_out(s, pod);
-    if (pod->p->spec.resource_claims.n && !claims_there(s, pod))
+    if (pod->p->spec.resource_claims.n && held_back(s, pod))
         gate(s, pod); /* a claim of it went meanwhile: it has to come back first */
     else
         put_back(s, pod);

@@ -64,5 +64,6 @@ void sched_say(struct bh_scheduler *s, struct spod *pod, const char *reason, str
         return; /* an earlier life of ours said so */
     patch(s, pod, reason, message, true);
     if (event)
-        bh_event(s->recorder, pod->obj, "Warning", "FailedScheduling", "%.*s", BH_SF(message));
+        bh_event(sched_recorder(s, pod), pod->obj, "Warning", "FailedScheduling", "%.*s",
+                 BH_SF(message));
 }

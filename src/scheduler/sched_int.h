@@ -18,9 +18,10 @@
 #include "client/client.h"
 #include "dra/dra.h"
 #include "net/loop.h"
+#include "scheduler/profile.h"
 #include "scheduler/scheduler.h"
 
-#define SCHED_NAME "default-scheduler"
+#define DEFAULT_NAME "default-scheduler"
 
 /* ---- resources: names become small numbers for the life of the scheduler ---- */
 
@@ -32,25 +33,7 @@ struct res_amount {
     int64_t v; /* milli for cpu, units otherwise */
 };
 
-/* ---- what rejects a pod ---- */
-
-enum plugin {
-    PL_NONE, /* no node at all, or an error: any new node helps */
-    PL_NODE_UNSCHEDULABLE,
-    PL_TAINT_TOLERATION,
-    PL_NODE_AFFINITY,
-    PL_NODE_PORTS,
-    PL_RESOURCES_FIT,
-    PL_VOLUME_RESTRICTIONS,
-    PL_NODE_VOLUME_LIMITS,
-    PL_VOLUME_BINDING,
-    PL_VOLUME_ZONE,
-    PL_TOPOLOGY_SPREAD,
-    PL_INTER_POD_AFFINITY,
-    PL_DYNAMIC_RESOURCES,
-    PL_NODE_FEATURES,
-    PL__MAX
-};
+/* ---- why a pod does not fit a node ---- */
 
 /* Reasons with fixed words; those of resources follow from R_INSUFFICIENT + resource number, those
  * with words of their own from R_TEXT. */
@@ -59,6 +42,7 @@ enum {
     R_TAINT,
     R_AFFINITY,
     R_AFFINITY_NAMES,
+    R_AFFINITY_ENFORCED,
     R_PORTS,
     R_TOO_MANY_PODS,
     R_SPREAD,
@@ -109,10 +93,11 @@ struct host_port {
 struct spod {
     struct bh_obj *obj; /* referenced */
     const struct bh_core_v1_pod *p;
-    struct snode *node; /* assigned or assumed here */
-    uint32_t node_at;   /* index in node->pods */
-    bool assumed;       /* on node by our decision, not yet seen bound */
-    uint8_t where;      /* enum pod_where */
+    const struct sched_profile *prof; /* NULL: another scheduler's */
+    struct snode *node;               /* assigned or assumed here */
+    uint32_t node_at;                 /* index in node->pods */
+    bool assumed;                     /* on node by our decision, not yet seen bound */
+    uint8_t where;                    /* enum pod_where */
     int32_t priority;
     /* what it asks */
     struct res_amount *req;
@@ -215,7 +200,12 @@ struct bh_scheduler {
     struct bh_client *client;
     struct bh_loop *loop;
     struct bh_scheduler_opts opts;
-    struct bh_recorder *recorder;
+    struct bh_scheduler_config *own_config; /* when none was given */
+    struct sched_profile *profiles;
+    struct bh_recorder **recorders; /* per profile */
+    size_t profiles_n;
+    struct bh_arena *arena; /* of the profiles */
+    int64_t backoff_first_ns, backoff_max_ns;
     struct bh_dra_model *model;
     struct bh_informer *inf_pods, *inf_nodes, *inf_claims, *inf_slices, *inf_classes, *inf_rules,
         *inf_pvcs, *inf_pvs, *inf_storage, *inf_csinodes, *inf_namespaces, *inf_pdbs, *inf_services,
@@ -261,6 +251,11 @@ const struct res_amount *sched_pod_req(const struct spod *pod, uint32_t id); /* 
 bool sched_tolerates(const struct bh_core_v1_toleration *t, const struct bh_core_v1_taint *taint);
 bool sched_tolerates_any(const struct bh_core_v1_toleration *t, size_t n,
                          const struct bh_core_v1_taint *taint);
+
+/* The profile of the pod's schedulerName, NULL: none of ours. */
+const struct sched_profile *sched_profile_of(const struct bh_scheduler *s,
+                                             const struct bh_core_v1_pod *p);
+struct bh_recorder *sched_recorder(const struct bh_scheduler *s, const struct spod *pod);
 
 /* ---- node.c ---- */
 struct snode *sched_node_get(struct bh_scheduler *s, struct bh_str name); /* made when missing */
@@ -330,8 +325,7 @@ struct pod_claim {
     int ask_at;  /* index among those to be allocated, -1 */
 };
 
-#define EXT_ANNOTATION    "resource.kubernetes.io/extended-resource-claim"
-#define BINDING_TIMEOUT_S 600
+#define EXT_ANNOTATION "resource.kubernetes.io/extended-resource-claim"
 
 /* The claim made for extended resources that devices serve. */
 struct ext_claim {
@@ -354,6 +348,7 @@ enum binding_state { BINDING_NONE, BINDING_READY, BINDING_PENDING, BINDING_FAILE
 struct cycle {
     struct bh_scheduler *s;
     struct spod *pod;
+    const struct sched_profile *prof;
     struct bh_arena *a;
     struct bh_err err; /* of V_ERROR: the whole text */
     enum plugin err_plugin;

@@ -70,9 +70,20 @@ static void on_synced(void *arg)
 
 /* ---- pods ---- */
 
-static bool ours(const struct bh_core_v1_pod *p)
+const struct sched_profile *sched_profile_of(const struct bh_scheduler *s,
+                                             const struct bh_core_v1_pod *p)
 {
-    return !p->spec.scheduler_name.n || bh_str_eqc(p->spec.scheduler_name, SCHED_NAME);
+    struct bh_str name = p->spec.scheduler_name.n ? p->spec.scheduler_name : BH_S(DEFAULT_NAME);
+
+    for (size_t i = 0; i < s->profiles_n; i++)
+        if (bh_str_eq(s->profiles[i].name, name))
+            return &s->profiles[i];
+    return NULL;
+}
+
+struct bh_recorder *sched_recorder(const struct bh_scheduler *s, const struct spod *pod)
+{
+    return s->recorders[pod->prof ? (size_t)(pod->prof - s->profiles) : 0];
 }
 
 /* Puts the pod where its object says it belongs: on its node, or into the queue. */
@@ -93,7 +104,7 @@ static void place(struct bh_scheduler *s, struct spod *pod)
         n = sched_node_get(s, pod->p->spec.node_name);
         sched_node_add_pod(s, n, pod);
         sched_happened(s, &(struct happening){.ev = EV_POD_ADD, .node = n, .pod = pod});
-    } else if (ours(pod->p) && !pod->obj->deleting && pod->where == POD_OFF && !pod->assumed) {
+    } else if (pod->prof && !pod->obj->deleting && pod->where == POD_OFF && !pod->assumed) {
         sched_enqueue(s, pod);
     } else if (pod->obj->deleting && pod->where != POD_BINDING) {
         sched_dequeue(s, pod); /* it goes; a place would be wasted on it */
@@ -557,6 +568,44 @@ static void probe_all(struct bh_scheduler *s)
     }
 }
 
+/* Resources of scores get their numbers. */
+static struct res_weights numbered(struct bh_scheduler *s, const struct res_weights *w)
+{
+    struct res_weights r = *w;
+
+    r.p = bh_new_n(s->arena, struct res_weight, w->n);
+    for (size_t i = 0; i < w->n; i++) {
+        r.p[i] = w->p[i];
+        r.p[i].id = sched_res_id(s, w->p[i].name);
+    }
+    return r;
+}
+
+static int take_config(struct bh_scheduler *s, const struct bh_scheduler_config *cfg,
+                       struct bh_err *err)
+{
+    if (!cfg) {
+        int r = sched_config_parse((struct bh_str){NULL, 0}, &s->own_config, err);
+
+        if (r < 0)
+            return r;
+        cfg = s->own_config;
+    }
+    s->backoff_first_ns = cfg->c->pod_initial_backoff_seconds * 1000000000;
+    s->backoff_max_ns = cfg->c->pod_max_backoff_seconds * 1000000000;
+    s->profiles_n = cfg->profiles_n;
+    s->profiles = bh_new_n(s->arena, struct sched_profile, s->profiles_n);
+    s->recorders = bh_new_n(s->arena, struct bh_recorder *, s->profiles_n);
+    for (size_t i = 0; i < s->profiles_n; i++) {
+        s->profiles[i] = cfg->profiles[i];
+        s->profiles[i].fit = numbered(s, &cfg->profiles[i].fit);
+        s->profiles[i].balanced = numbered(s, &cfg->profiles[i].balanced);
+        s->recorders[i] =
+            bh_recorder_new(s->client, bh_str_dup(s->arena, cfg->profiles[i].name).p, "");
+    }
+    return 0;
+}
+
 struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_scheduler_opts *opts,
                                       struct bh_err *err)
 {
@@ -564,7 +613,6 @@ struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_sched
     struct bh_dra_features f = bh_dra_features_default();
     static const char *const fixed[RES_FIXED] = {"cpu", "memory", "ephemeral-storage", "pods"};
 
-    (void)err;
     s->client = c;
     s->loop = bh_client_loop(c);
     if (opts)
@@ -573,13 +621,15 @@ struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_sched
     s->model = bh_dra_model_new(&f);
     s->attempt_arena = bh_arena_new(0);
     s->scratch = bh_arena_new(0);
-    s->recorder = bh_recorder_new(c, SCHED_NAME, "");
+    s->arena = bh_arena_new(0);
     s->res_names = bh_calloc(RES_NAMES_MAX, sizeof(*s->res_names));
     for (size_t i = 0; i < RES_FIXED; i++)
         (void)sched_res_id(s, bh_s(fixed[i]));
     bh_list_init(&s->binds);
     bh_list_init(&s->bind_waits);
     bh_timer_init(&s->turn, s->loop, on_turn, s);
+    if (take_config(s, opts ? opts->config : NULL, err) < 0)
+        return bh_scheduler_free(s);
     sched_queue_init(s);
     s->inf_classes = follow(s, &bh_resource_v1_device_class_kind, &class_ops);
     s->inf_slices = follow(s, &bh_resource_v1_resource_slice_kind, &slice_ops);
@@ -637,7 +687,10 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
     bh_free(s->res_names);
     (void)bh_arena_free(s->attempt_arena);
     (void)bh_arena_free(s->scratch);
-    (void)bh_recorder_free(s->recorder);
+    for (size_t i = 0; i < s->profiles_n; i++)
+        (void)bh_recorder_free(s->recorders[i]);
+    (void)bh_arena_free(s->arena);
+    (void)bh_scheduler_config_free(s->own_config);
     (void)bh_dra_model_free(s->model);
     bh_free(s);
     return NULL;

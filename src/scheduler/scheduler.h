@@ -11,17 +11,27 @@
 struct bh_client;
 struct bh_scheduler;
 
+/* A KubeSchedulerConfiguration, valid. Not changed once it is there. */
+struct bh_scheduler_config;
+/* -BH_E_INVALID: upstream's words for what is wrong. */
+BH_MUST int bh_scheduler_config_load(const char *path, struct bh_scheduler_config **ret,
+                                     struct bh_err *err);
+struct bh_scheduler_config *bh_scheduler_config_free(struct bh_scheduler_config *cfg);
+
 struct bh_scheduler_opts {
     bool device_scoring_off; /* --device-scoring=off: the first fit in upstream's order */
+    /* NULL: the default one, for pods whose schedulerName is "default-scheduler". Borrowed for the
+     * life of the scheduler. */
+    const struct bh_scheduler_config *config;
 };
 
-/* Starts scheduling pods whose schedulerName is "default-scheduler". opts is copied. */
+/* Starts scheduling the pods of its profiles. opts is copied. */
 struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_scheduler_opts *opts,
                                       struct bh_err *err);
 struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s);
 
-/* `bulkhead scheduler --kubeconfig K [--leader-elect] [--device-scoring on|off]`: runs until
- * SIGTERM. */
+/* `bulkhead scheduler --kubeconfig K [--config FILE] [--leader-elect] [--device-scoring on|off]`:
+ * runs until SIGTERM. */
 int bh_scheduler_main(int argc, char **argv);
 
 #endif

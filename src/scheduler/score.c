@@ -9,12 +9,7 @@
 #define MAX_SCORE 100
 
 /* Ours: how well the devices fit decides before how empty the node is. */
-#define W_DEVICES  10
-#define W_PREFER   2
-#define W_TAINT    3
-#define W_AFFINITY 2
-#define W_PODS     2
-#define W_SPREAD   2
+#define W_DEVICES 10
 
 static int64_t least(int64_t used, int64_t all)
 {
@@ -32,11 +27,25 @@ static int64_t score_least(const struct spod *pod, const struct snode *n)
     return w ? (cpu + mem) / w : 0;
 }
 
-static double fraction(int64_t used, int64_t all)
-{
-    double f = (double)used / (double)all;
+/* ---- resources as a profile may weigh them ---- */
 
-    return f > 1 ? 1 : f;
+/* What the node has of a resource, and what its pods take. */
+static void amounts(const struct snode *n, uint32_t id, bool scored, int64_t *all, int64_t *used)
+{
+    int64_t x;
+
+    if (id < RES_FIXED) {
+        *all = n->alloc[id];
+        *used = n->used[id];
+        if (scored && id == RES_CPU)
+            *used = n->nz_cpu;
+        if (scored && id == RES_MEMORY)
+            *used = n->nz_memory;
+        return;
+    }
+    x = sched_node_xalloc(n, id);
+    *all = x > 0 ? x : 0;
+    *used = sched_node_xused(n, id);
 }
 
 static int64_t amount(const struct spod *pod, uint32_t id)
@@ -44,6 +53,77 @@ static int64_t amount(const struct spod *pod, uint32_t id)
     const struct res_amount *r = sched_pod_req(pod, id);
 
     return r ? r->v : 0;
+}
+
+static int64_t asked(const struct spod *pod, uint32_t id)
+{
+    if (id == RES_CPU)
+        return pod->nz_cpu_asked;
+    return id == RES_MEMORY ? pod->nz_memory_asked : amount(pod, id);
+}
+
+/* The score of a degree of use, between the points given. */
+static int64_t on_shape(const struct sched_profile *p, int64_t percent)
+{
+    const struct bh_kubescheduler_v1_utilization_shape_point_vec *v = p->shape;
+
+    for (size_t i = 0; i < v->n; i++) {
+        int64_t to = (int64_t)v->p[i].score * 10, from, width;
+
+        if (percent > v->p[i].utilization)
+            continue;
+        if (!i)
+            return to;
+        from = (int64_t)v->p[i - 1].score * 10;
+        width = v->p[i].utilization - v->p[i - 1].utilization;
+        return from + (to - from) * (percent - v->p[i - 1].utilization) / width;
+    }
+    return (int64_t)v->p[v->n - 1].score * 10;
+}
+
+static int64_t one_resource(const struct sched_profile *p, int64_t used, int64_t all)
+{
+    switch (p->strategy) {
+    case FIT_LEAST:
+        return least(used, all);
+    case FIT_MOST:
+        return (used > all ? all : used) * MAX_SCORE / all;
+    case FIT_RATIO:
+        break;
+    }
+    return on_shape(p, used > all ? MAX_SCORE : used * MAX_SCORE / all);
+}
+
+static int64_t score_fit(const struct sched_profile *p, const struct spod *pod,
+                         const struct snode *n)
+{
+    int64_t sum = 0, weights = 0;
+
+    for (size_t i = 0; i < p->fit.n; i++) {
+        const struct res_weight *w = &p->fit.p[i];
+        int64_t all, used, x, ask = asked(pod, w->id);
+
+        if (!ask && w->id >= RES_FIXED)
+            continue;
+        amounts(n, w->id, true, &all, &used);
+        if (all <= 0)
+            continue;
+        x = one_resource(p, used + ask, all);
+        if (p->strategy == FIT_RATIO && x <= 0)
+            continue;
+        sum += x * w->weight;
+        weights += w->weight;
+    }
+    if (!weights)
+        return 0;
+    return p->strategy == FIT_RATIO ? (int64_t)round((double)sum / (double)weights) : sum / weights;
+}
+
+static double fraction(int64_t used, int64_t all)
+{
+    double f = (double)used / (double)all;
+
+    return f > 1 ? 1 : f;
 }
 
 /* Half the distance of the two fractions is their standard deviation. A resource that the node
@@ -69,6 +149,51 @@ static int64_t score_balanced(const struct spod *pod, const struct snode *n)
     return MAX_SCORE / 2 + (MAX_SCORE / 2 + balance(n, cpu, mem) - balance(n, 0, 0)) / 2;
 }
 
+/* Standard deviation of all fractions; pods on the node, with or without this one. */
+static int64_t balance_of(const struct sched_profile *p, const struct spod *pod,
+                          const struct snode *n, bool with)
+{
+    double mean = 0, sum = 0;
+    int count = 0;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < p->balanced.n; i++) {
+            uint32_t id = p->balanced.p[i].id;
+            int64_t all, used, ask = amount(pod, id);
+            double f;
+
+            if (!ask && id >= RES_FIXED)
+                continue;
+            amounts(n, id, false, &all, &used);
+            if (all <= 0)
+                continue;
+            f = fraction(used + (with ? ask : 0), all);
+            if (pass) {
+                sum += (f - mean) * (f - mean);
+            } else {
+                mean += f;
+                count++;
+            }
+        }
+        if (!pass && count)
+            mean /= count;
+    }
+    return (int64_t)((1 - (count ? sqrt(sum / count) : 0)) * MAX_SCORE);
+}
+
+static int64_t score_balanced_of(const struct sched_profile *p, const struct spod *pod,
+                                 const struct snode *n)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < p->balanced.n; i++)
+        any |= amount(pod, p->balanced.p[i].id) != 0;
+    if (!any)
+        return 0;
+    return MAX_SCORE / 2 +
+           (MAX_SCORE / 2 + balance_of(p, pod, n, true) - balance_of(p, pod, n, false)) / 2;
+}
+
 static int64_t count_soft_taints(const struct spod *pod, const struct snode *n)
 {
     const struct bh_core_v1_toleration_vec *t = &pod->p->spec.tolerations;
@@ -90,15 +215,14 @@ static int64_t count_soft_taints(const struct spod *pod, const struct snode *n)
     return count;
 }
 
-static int64_t preferred(const struct spod *pod, const struct snode *n)
+static int64_t preferred(const struct bh_core_v1_node_affinity *af, const struct snode *n)
 {
-    const struct bh_core_v1_affinity *af = pod->p->spec.affinity;
     const struct bh_core_v1_preferred_scheduling_term_vec *t;
     int64_t sum = 0;
 
-    if (!af || !af->node_affinity)
+    if (!af)
         return 0;
-    t = &af->node_affinity->preferred_during_scheduling_ignored_during_execution;
+    t = &af->preferred_during_scheduling_ignored_during_execution;
     for (size_t i = 0; i < t->n; i++) {
         const struct bh_core_v1_node_selector_term *p = &t->p[i].preference;
 
@@ -127,7 +251,7 @@ static void normalised(struct cycle *c, const int64_t *v, int64_t weight, bool r
 }
 
 /* Over the whole range that occurs, as sums may be negative. */
-static void score_pods(struct cycle *c, int64_t *v)
+static void score_pods(struct cycle *c, int64_t *v, int64_t weight)
 {
     int64_t min, max;
 
@@ -141,10 +265,10 @@ static void score_pods(struct cycle *c, int64_t *v)
     }
     for (size_t i = 0; max > min && i < c->feasible_n; i++)
         c->feasible[i].score +=
-            W_PODS * (int64_t)((double)MAX_SCORE * (double)(v[i] - min) / (double)(max - min));
+            weight * (int64_t)((double)MAX_SCORE * ((double)(v[i] - min) / (double)(max - min)));
 }
 
-static void score_spread(struct cycle *c, int64_t *v)
+static void score_spread(struct cycle *c, int64_t *v, int64_t weight)
 {
     int64_t min = INT64_MAX, max = 0;
 
@@ -159,40 +283,61 @@ static void score_spread(struct cycle *c, int64_t *v)
     for (size_t i = 0; i < c->feasible_n; i++)
         if (v[i] >= 0)
             c->feasible[i].score +=
-                W_SPREAD * (max ? MAX_SCORE * (max + min - v[i]) / max : MAX_SCORE);
+                weight * (max ? MAX_SCORE * (max + min - v[i]) / max : MAX_SCORE);
+}
+
+/* What a node alone is worth: room, balance, images, devices. */
+static int64_t score_alone(const struct cycle *c, const struct candidate *k)
+{
+    const struct sched_profile *p = c->prof;
+    int64_t sum = 0;
+
+    if (p->weight[PL_RESOURCES_FIT])
+        sum += p->weight[PL_RESOURCES_FIT] * (p->fit.plain && p->strategy == FIT_LEAST
+                                                  ? score_least(c->pod, k->node)
+                                                  : score_fit(p, c->pod, k->node));
+    if (p->weight[PL_BALANCED])
+        sum += p->weight[PL_BALANCED] * (p->balanced.plain ? score_balanced(c->pod, k->node)
+                                                           : score_balanced_of(p, c->pod, k->node));
+    if (k->set && k->set->ask && !c->s->opts.device_scoring_off)
+        sum += W_DEVICES * k->dra.score;
+    return sum;
 }
 
 void sched_score(struct cycle *c)
 {
+    const struct bh_core_v1_affinity *af = c->pod->p->spec.affinity;
+    const struct bh_core_v1_node_affinity *own = af ? af->node_affinity : NULL;
+    const struct bh_core_v1_node_affinity *added = c->prof->added_affinity;
+    const int64_t *w = c->prof->weight;
     int64_t *taints = bh_new_n(c->a, int64_t, c->feasible_n);
     int64_t *wish = bh_new_n(c->a, int64_t, c->feasible_n);
     int64_t *first = bh_new_n(c->a, int64_t, c->feasible_n);
-
-    bool wishes = c->pod->p->spec.affinity && c->pod->p->spec.affinity->node_affinity;
+    bool wishes = w[PL_NODE_AFFINITY] && (own || added);
     bool soft = false;
 
     for (size_t i = 0; i < c->feasible_n; i++) {
         struct candidate *k = &c->feasible[i];
 
-        k->score = score_least(c->pod, k->node) + score_balanced(c->pod, k->node);
-        if (c->s->images.n)
-            k->score += sched_images_score(c, k->node);
+        k->score = score_alone(c, k);
+        if (w[PL_IMAGES] && c->s->images.n)
+            k->score += w[PL_IMAGES] * sched_images_score(c, k->node);
         if (k->node->soft_taints) {
             taints[i] = count_soft_taints(c->pod, k->node);
             soft = true;
         }
         if (wishes)
-            wish[i] = preferred(c->pod, k->node);
+            wish[i] = preferred(own, k->node) + preferred(added, k->node);
         first[i] = k->dra.prefer;
-        if (k->set && k->set->ask && !c->s->opts.device_scoring_off)
-            k->score += W_DEVICES * k->dra.score;
     }
-    if (soft) /* otherwise all the same */
-        normalised(c, taints, W_TAINT, true);
+    if (soft && w[PL_TAINT_TOLERATION]) /* otherwise all the same */
+        normalised(c, taints, w[PL_TAINT_TOLERATION], true);
     if (wishes)
-        normalised(c, wish, W_AFFINITY, false);
-    if (c->dra_state)
-        normalised(c, first, W_PREFER, false);
-    score_pods(c, taints);
-    score_spread(c, taints);
+        normalised(c, wish, w[PL_NODE_AFFINITY], false);
+    if (c->dra_state && w[PL_DYNAMIC_RESOURCES])
+        normalised(c, first, w[PL_DYNAMIC_RESOURCES], false);
+    if (w[PL_INTER_POD_AFFINITY])
+        score_pods(c, taints, w[PL_INTER_POD_AFFINITY]);
+    if (w[PL_TOPOLOGY_SPREAD])
+        score_spread(c, taints, w[PL_TOPOLOGY_SPREAD]);
 }

@@ -42,10 +42,10 @@ static void domain_add(struct constraint *k, struct bh_str value, int64_t by)
     (void)bh_map_put(&k->domains, value, (void *)(intptr_t)((v < 0 ? 0 : v) + by + 1));
 }
 
-static struct constraint *parse(struct cycle *c, bool hard, size_t *ret_n)
+static struct constraint *parse(struct cycle *c,
+                                const struct bh_core_v1_topology_spread_constraint_vec *v,
+                                bool hard, size_t *ret_n)
 {
-    const struct bh_core_v1_topology_spread_constraint_vec *v =
-        &c->pod->p->spec.topology_spread_constraints;
     struct constraint *out = bh_new_n(c->a, struct constraint, v->n);
     size_t n = 0;
 
@@ -109,16 +109,88 @@ static int64_t count_node(const struct cycle *c, const struct constraint *k, con
 
 /* ---- filter ---- */
 
+static bool selects(const struct bh_str_map *want, const struct bh_str_map *labels)
+{
+    for (size_t i = 0; i < want->n; i++) {
+        const struct bh_str *v = bh_str_map_get(labels, want->p[i].key);
+
+        if (!v || !bh_str_eq(*v, want->p[i].value))
+            return false;
+    }
+    return want->n > 0;
+}
+
+/* What the pod belongs to: services that select it, and its owner. False: nothing. */
+static bool default_selector(struct cycle *c, struct bh_label_selector *ret)
+{
+    struct bh_scheduler *s = c->s;
+    struct bh_str_map sum = {NULL, 0};
+    bool any = false;
+    struct bh_obj *o;
+
+    if (s->inf_services)
+        for (size_t it = 0; (o = bh_informer_next(s->inf_services, &it));) {
+            const struct bh_core_v1_service *svc;
+
+            if (!bh_str_eq(o->ns, c->pod->obj->ns))
+                continue;
+            svc = bh_obj_struct(o);
+            if (!selects(&svc->spec.selector, &c->pod->obj->labels))
+                continue;
+            for (size_t i = 0; i < svc->spec.selector.n; i++)
+                bh_str_map_put(c->a, &sum, svc->spec.selector.p[i].key,
+                               svc->spec.selector.p[i].value);
+            any = true;
+        }
+    *ret = bh_label_selector_from_map(c->a, &sum);
+    return sched_owner_selector(c, ret) || any;
+}
+
+/* Constraints for pods that state none: the profile's, or upstream's built-in ones. */
+static struct constraint *defaults(struct cycle *c, bool hard, size_t *ret_n)
+{
+    const struct bh_core_v1_topology_spread_constraint_vec *own = c->prof->default_spread;
+    struct bh_label_selector sel;
+    struct constraint *k;
+
+    *ret_n = 0;
+    if ((hard && (!own || !own->n)) || !default_selector(c, &sel))
+        return NULL;
+    if (own) {
+        k = parse(c, own, hard, ret_n);
+        for (size_t i = 0; i < *ret_n; i++) {
+            k[i].sel = sel;
+            k[i].self = bh_label_selector_match(&sel, &c->pod->obj->labels);
+        }
+        return k;
+    }
+    k = bh_new_n(c->a, struct constraint, 2);
+    k[0] = (struct constraint){
+        .key = BH_S(HOSTNAME), .max_skew = 3, .sel = sel, .honor_affinity = true};
+    k[1] =
+        (struct constraint){.key = BH_S(ZONE), .max_skew = 5, .sel = sel, .honor_affinity = true};
+    bh_arena_on_reset(c->a, constraint_done, &k[0]);
+    bh_arena_on_reset(c->a, constraint_done, &k[1]);
+    *ret_n = 2;
+    return k;
+}
+
 void sched_spread_prefilter(struct cycle *c)
 {
+    const struct bh_core_v1_topology_spread_constraint_vec *own =
+        &c->pod->p->spec.topology_spread_constraints;
+    struct constraint *hard;
     struct spread_state *st;
+    size_t hard_n;
 
-    if (!c->pod->p->spec.topology_spread_constraints.n)
+    if (!own->n && !c->prof->default_spread)
+        return;
+    hard = own->n ? parse(c, own, true, &hard_n) : defaults(c, true, &hard_n);
+    if (!hard_n)
         return;
     st = bh_new(c->a, struct spread_state);
-    st->hard = parse(c, true, &st->hard_n);
-    if (!st->hard_n)
-        return;
+    st->hard = hard;
+    st->hard_n = hard_n;
     c->spread = st;
     for (uint32_t i = 0; i < c->s->nodes.n; i++) {
         const struct snode *n = c->s->nodes.p[i];
@@ -179,63 +251,6 @@ enum verdict sched_spread_filter(struct cycle *c, const struct snode *n)
 
 /* ---- score ---- */
 
-static bool selects(const struct bh_str_map *want, const struct bh_str_map *labels)
-{
-    for (size_t i = 0; i < want->n; i++) {
-        const struct bh_str *v = bh_str_map_get(labels, want->p[i].key);
-
-        if (!v || !bh_str_eq(*v, want->p[i].value))
-            return false;
-    }
-    return want->n > 0;
-}
-
-/* What the pod belongs to: services that select it, and its owner. False: nothing. */
-static bool default_selector(struct cycle *c, struct bh_label_selector *ret)
-{
-    struct bh_scheduler *s = c->s;
-    struct bh_str_map sum = {NULL, 0};
-    bool any = false;
-    struct bh_obj *o;
-
-    if (s->inf_services)
-        for (size_t it = 0; (o = bh_informer_next(s->inf_services, &it));) {
-            const struct bh_core_v1_service *svc;
-
-            if (!bh_str_eq(o->ns, c->pod->obj->ns))
-                continue;
-            svc = bh_obj_struct(o);
-            if (!selects(&svc->spec.selector, &c->pod->obj->labels))
-                continue;
-            for (size_t i = 0; i < svc->spec.selector.n; i++)
-                bh_str_map_put(c->a, &sum, svc->spec.selector.p[i].key,
-                               svc->spec.selector.p[i].value);
-            any = true;
-        }
-    *ret = bh_label_selector_from_map(c->a, &sum);
-    return sched_owner_selector(c, ret) || any;
-}
-
-/* Upstream's built-in constraints for pods that state none. */
-static struct constraint *defaults(struct cycle *c, size_t *ret_n)
-{
-    struct bh_label_selector sel;
-    struct constraint *k;
-
-    *ret_n = 0;
-    if (c->pod->p->spec.topology_spread_constraints.n || !default_selector(c, &sel))
-        return NULL;
-    k = bh_new_n(c->a, struct constraint, 2);
-    k[0] = (struct constraint){
-        .key = BH_S(HOSTNAME), .max_skew = 3, .sel = sel, .honor_affinity = true};
-    k[1] =
-        (struct constraint){.key = BH_S(ZONE), .max_skew = 5, .sel = sel, .honor_affinity = true};
-    bh_arena_on_reset(c->a, constraint_done, &k[0]);
-    bh_arena_on_reset(c->a, constraint_done, &k[1]);
-    *ret_n = 2;
-    return k;
-}
-
 /* Nodes without the label are one domain together, which counts for the weight. */
 static struct bh_str value_of(const struct constraint *k, const struct snode *n)
 {
@@ -285,12 +300,14 @@ static void count_domains(struct cycle *c, struct constraint *soft, size_t n, bo
  * is asked. */
 bool sched_spread_score(struct cycle *c, int64_t *v)
 {
-    bool strict = c->pod->p->spec.topology_spread_constraints.n > 0;
+    const struct bh_core_v1_topology_spread_constraint_vec *own =
+        &c->pod->p->spec.topology_spread_constraints;
+    bool strict = own->n || c->prof->default_spread;
     struct constraint *soft;
     bool *ignored;
     size_t n;
 
-    soft = strict ? parse(c, false, &n) : defaults(c, &n);
+    soft = own->n ? parse(c, own, false, &n) : defaults(c, false, &n);
     if (!n)
         return false;
     ignored = bh_new_n(c->a, bool, c->feasible_n);

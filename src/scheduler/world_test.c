@@ -32,7 +32,7 @@ void world_start(struct world *w)
     struct bh_err err = {0};
 
     w->client = user(w, "system:kube-scheduler", NULL);
-    w->sched = bh_scheduler_new(w->client, NULL, &err);
+    w->sched = bh_scheduler_new(w->client, &w->opts, &err);
     BH_CHECK(w->sched != NULL);
     world_run(w, 500);
 }

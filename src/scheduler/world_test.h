@@ -19,6 +19,7 @@ struct world {
     struct bh_apiserver *api;
     struct bh_client *admin, *client;
     struct bh_scheduler *sched;
+    struct bh_scheduler_opts opts;
     struct bh_arena *a;
     int status; /* of the last call */
     struct bh_obj *got;
