@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "cli/allocate_int.h"
 #include "cli/commands.h"
+#include "cli/explain.h"
 #include "data/json.h"
 #include "dra/dra.h"
 
@@ -213,25 +214,17 @@ static void say_refused_json(const struct run *r, const struct bh_dra_reasons *w
     print(&b);
 }
 
-static const char *verdict_text(enum bh_dra_why why)
+static void say_changes(const struct run *r, struct bh_buf *b)
 {
-    static const char *const texts[BH_DRA_WHY__MAX] = {
-        [BH_DRA_WHY_FREE] = "would do",
-        [BH_DRA_WHY_CLASS] = "is not of the class",
-        [BH_DRA_WHY_SELECTOR] = "does not match the request's selectors",
-        [BH_DRA_WHY_NODE] = "is for other nodes",
-        [BH_DRA_WHY_IN_USE] = "is in use",
-        [BH_DRA_WHY_TAINT] = "has a taint that is not tolerated",
-        [BH_DRA_WHY_COUNTERS] = "does not fit beside what is in use",
-        [BH_DRA_WHY_CAPACITY] = "has too little capacity",
-        [BH_DRA_WHY_CONSTRAINT] = "cannot meet a constraint",
-        [BH_DRA_WHY_BINDING] = "needs a feature that is off",
-        [BH_DRA_WHY_INCOMPLETE] = "is in a pool that is being updated",
-        [BH_DRA_WHY_INVALID] = "is in an invalid pool",
-        [BH_DRA_WHY_ERROR] = "makes a selector fail",
-    };
+    struct bh_str node = bh_s(r->o->node);
+    const struct cli_explain e = {
+        .a = r->f.a, .m = r->m, .claims = r->claims, .n = r->n, .nodes = &node, .nodes_n = 1};
+    struct cli_group *g;
+    struct cli_change *c;
+    size_t n = cli_explain_groups(&e, &g);
 
-    return texts[why];
+    n = cli_explain_changes(&e, g, n, &c);
+    cli_changes_print(c, n, b);
 }
 
 static void say_refused_text(const struct run *r, struct bh_str text)
@@ -246,11 +239,12 @@ static void say_refused_text(const struct run *r, struct bh_str text)
 
         bh_buf_addf(&b, "%.*s/%.*s: request \"%.*s\": %.*s/%.*s/%.*s %s", BH_SF(claim->ns),
                     BH_SF(claim->name), BH_SF(v[i].request), BH_SF(v[i].device.driver),
-                    BH_SF(v[i].device.pool), BH_SF(v[i].device.device), verdict_text(v[i].why));
+                    BH_SF(v[i].device.pool), BH_SF(v[i].device.device), cli_why_text(v[i].why));
         if (v[i].device.detail.n)
             bh_buf_addf(&b, ": %.*s", BH_SF(v[i].device.detail));
         bh_buf_addc(&b, '\n');
     }
+    say_changes(r, &b);
     print(&b);
 }
 

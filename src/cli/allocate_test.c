@@ -133,7 +133,10 @@ BH_TEST(allocate_outputs)
              "cannot allocate all claims: request \"gpu\": b has taint k:NoSchedule; 1 of 2 wanted "
              "would do\n"
              "default/c: request \"gpu\": d/p/a would do\n"
-             "default/c: request \"gpu\": d/p/b has a taint that is not tolerated: k:NoSchedule\n");
+             "default/c: request \"gpu\": d/p/b has a taint that is not tolerated: k:NoSchedule\n"
+             "smallest change: tolerate the taint k:NoSchedule in request \"gpu\"; then it fits on "
+             "node node\n"
+             "or: ask for 1 device instead of 2 in request \"gpu\"; then it fits on node node\n");
     BH_EQ(run(with(a, EXACT("2")), ARGS("-o", "json")), 1);
     BH_CHECK(
         bh_str_starts(bh_buf_str(&out),

@@ -48,6 +48,7 @@ static const char usage[] =
     "usage: bulkhead device COMMAND [options], or kubectl device COMMAND [options]\n"
     "\n"
     "  list      every device: who has it, what is wrong with it\n"
+    "  explain   why a pod or a claim gets no devices, and what would change that\n"
     "  taint     give a device a taint of your own\n"
     "  untaint   take it away\n"
     "  fault     let a simulated device of this machine fail\n"
@@ -61,6 +62,24 @@ static const char usage_list[] =
     "Lists every device with the claims and pods that have it, and its taints.\n"
     "\n"
     "  -o wide|json       with the driver's name, or as JSON\n" HELP_PICK HELP_API;
+
+static const char usage_explain[] =
+    "usage: bulkhead device explain pod|claim NAME [-n NAMESPACE] [-o text|json] [--node NAME]\n"
+    "\n"
+    "Says for each node and request how many devices do not serve, and why: selectors (with the "
+    "part "
+    "that\n"
+    "is false and what the device has), taints, who uses them, counters, capacity, constraints, "
+    "pools that\n"
+    "are incomplete. Then the smallest change after which the devices could be allocated; the "
+    "allocator was\n"
+    "run again with that change. Nothing is changed. Exit status 0 when the devices are there, 1 "
+    "when "
+    "not.\n"
+    "\n"
+    "  -n, --namespace NS default: default\n"
+    "  -o text|json       default text\n"
+    "  --node NAME        only this node\n" HELP_API;
 
 static const char usage_taint[] =
     "usage: bulkhead device taint DEVICE KEY[=VALUE]:EFFECT [--dry-run=server|client]\n"
@@ -268,6 +287,7 @@ int bh_device_main(int argc, char **argv)
 {
     static const struct verb verbs[] = {
         {"list", usage_list, device_list, F_API | F_PICK | F_OUT},
+        {"explain", usage_explain, device_explain, F_API | F_NS | F_OUT},
         {"taint", usage_taint, device_taint, F_API | F_PICK | F_DRY},
         {"untaint", usage_untaint, device_untaint, F_API | F_PICK | F_DRY},
         {"fault", usage_fault, fault, F_DATA | F_XID},

@@ -72,6 +72,9 @@ bool device_next(const struct device_api *api, size_t *slice, size_t *dev, struc
 BH_MUST int device_find(const struct device_api *api, const struct device_opts *o, const char *text,
                         struct device_ref *ret, struct bh_err *err);
 
+/* gpu-2 before gpu-10. */
+int device_name_cmp(struct bh_str a, struct bh_str b);
+
 /* Which pods a taint rule (a DeviceTaintRule as it would be stored) sends away and when, on stdout.
  * Reads the pods. */
 BH_MUST int device_preview(struct device_api *api, const struct bh_obj *rule, struct bh_err *err);

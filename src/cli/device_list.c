@@ -103,8 +103,7 @@ static void taints(const struct device_api *api, const struct device_ref *d, str
     row->taints = taken(api->a, &b);
 }
 
-/* gpu-2 before gpu-10. */
-static int name_cmp(struct bh_str a, struct bh_str b)
+int device_name_cmp(struct bh_str a, struct bh_str b)
 {
     size_t i = 0, j;
     int64_t x, y;
@@ -131,7 +130,7 @@ static int row_cmp(const void *x, const void *y)
 
     if (r == 0)
         r = bh_str_cmp(a->pool, b->pool);
-    return r != 0 ? r : name_cmp(a->device, b->device);
+    return r != 0 ? r : device_name_cmp(a->device, b->device);
 }
 
 static void print_table(struct bh_arena *a, const struct row *rows, size_t n, bool wide)

@@ -1,4 +1,5 @@
 /* `bulkhead device` against a toy API server, as processes of their own. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,7 @@ BH_TEST(device_commands_explain_themselves)
         {"untaint --help", 0, "usage: bulkhead device untaint"},
         {"fault --help", 0, "usage: bulkhead device fault DEVICE --xid N"},
         {"clear --help", 0, "usage: bulkhead device clear"},
+        {"explain --help", 0, "usage: bulkhead device explain pod|claim NAME"},
         {"help explode", 2, "unknown command 'explode'"},
         {"list --xid 79", 2, "list does not take --xid"},
         {"list --colour red", 2, "unknown option --colour (see `bulkhead device list --help`)"},
@@ -310,5 +312,136 @@ BH_TEST(device_taint_dry_run_says_who_would_go)
     BH_EQ(run(&f, "untaint gpu-10 k --dry-run client"), 0);
     BH_CHECK(said(&f, "would be deleted"));
     BH_EQ(bh_fake_api_count(f.api, RULES), 1);
+    fix_done(&f);
+}
+
+/* ---- explain ---- */
+
+static void put(struct fix *f, const char *path, const char *fmt, ...) BH_PRINTF(3, 4);
+static void put(struct fix *f, const char *path, const char *fmt, ...)
+{
+    char json[4096];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(json, sizeof(json), fmt, ap);
+    va_end(ap);
+    bh_fake_api_put(f->api, path, json);
+}
+
+#define NODE_JSON(name, spec)                                                                      \
+    "{\"kind\":\"Node\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"" name                      \
+    "\",\"labels\":{\"disk\":\"" name "\"}},\"spec\":{" spec "}}"
+#define SELECTOR                                                                                   \
+    ",\"selectors\":[{\"cel\":{\"expression\":\"device.capacity[\\\"gpu.bulkhead.dev\\\"]."        \
+    "memory.compareTo(quantity(\\\"200Gi\\\")) >= 0\"}}]"
+
+/* Two nodes with a tainted gpu-2 each (memory 141Gi) and a gpu-10, of which the first node's is in
+ * use; a third node that the pod's selector does not want. */
+static void explain_init(struct fix *f)
+{
+    fix_init(f);
+    slice_put(f, "s2", "n2");
+    put(f, "/api/v1/nodes/n1", "%s", NODE_JSON("n1", ""));
+    put(f, "/api/v1/nodes/n2", "%s", NODE_JSON("n2", ""));
+    put(f, "/api/v1/nodes/n3", "%s",
+        NODE_JSON("n3", "\"taints\":[{\"key\":\"away\",\"effect\":\"NoSchedule\"}]"));
+    put(f, "/apis/resource.k8s.io/v1/deviceclasses/gpu",
+        "{\"kind\":\"DeviceClass\",\"apiVersion\":\"resource.k8s.io/v1\",\"metadata\":{\"name\":"
+        "\"gpu\"},\"spec\":{}}");
+    pod_put(f, "quick", "u1");
+    claim_put(f, "quick", "u1", "");
+}
+
+static void want_put(struct fix *f, const char *more)
+{
+    put(f, "/apis/resource.k8s.io/v1/resourceclaims/w",
+        "{\"kind\":\"ResourceClaim\",\"apiVersion\":\"resource.k8s.io/v1\",\"metadata\":{\"name\":"
+        "\"w\",\"namespace\":\"default\",\"uid\":\"u-w\"},\"spec\":{\"devices\":{\"requests\":[{"
+        "\"name\":\"gpu\",\"exactly\":{\"deviceClassName\":\"gpu\",\"allocationMode\":"
+        "\"ExactCount\"%s}}]}}}",
+        more);
+    put(f, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/w", "%.*s",
+        BH_SF(bh_fake_api_get(f->api, "/apis/resource.k8s.io/v1/resourceclaims/w")));
+}
+
+BH_TEST(device_explain_claim)
+{
+    struct fix f;
+
+    explain_init(&f);
+    want_put(&f, ",\"count\":2");
+    BH_EQ(run(&f, "explain claim w"), 1);
+    BH_STREQ(bh_buf_str(&f.out),
+             "claim default/w: has no devices\n"
+             "node n1:\n"
+             "  request \"gpu\": 2 of class gpu wanted; 2 devices:\n"
+             "    1 has a taint that is not tolerated: gpu.bulkhead.dev/xid=79:NoExecute (gpu-2)\n"
+             "    1 is in use by pod default/quick (gpu-10)\n"
+             "node n2:\n"
+             "  request \"gpu\": 2 of class gpu wanted; 2 devices:\n"
+             "    1 has a taint that is not tolerated: gpu.bulkhead.dev/xid=79:NoExecute (gpu-2)\n"
+             "    1 would do (gpu-10)\n"
+             "node n3:\n"
+             "  request \"gpu\": 2 of class gpu wanted; 0 devices\n"
+             "smallest change: tolerate the taint gpu.bulkhead.dev/xid=79:NoExecute in request "
+             "\"gpu\"; then it fits on node n2\n"
+             "or: ask for 1 device instead of 2 in request \"gpu\"; then it fits on node n2\n");
+    want_put(&f, ",\"count\":1" SELECTOR);
+    BH_EQ(run(&f, "explain claim w --node n2"), 1);
+    BH_CHECK(said(&f, "1 does not match the request's selectors: device.capacity["
+                      "\"gpu.bulkhead.dev\"].memory.compareTo(quantity(\"200Gi\")) >= 0 is false: "
+                      "device.capacity[\"gpu.bulkhead.dev\"].memory is 141Gi (gpu-2)"));
+    /* The larger device is tainted, and the other one says nothing of its memory. */
+    BH_CHECK(said(&f, "smallest change: "));
+    want_put(&f, ",\"count\":1");
+    BH_EQ(run(&f, "explain claim w -o json"), 0);
+    BH_CHECK(said(&f, "\"fits\":true,\"node\":\"n2\""));
+    BH_EQ(run(&f, "explain claim nobody"), 1);
+    BH_EQ(run(&f, "explain w"), 2);
+    BH_CHECK(said(&f, "explain takes `pod NAME` or `claim NAME`"));
+    BH_EQ(run(&f, "explain claim w -o yaml"), 2);
+    fix_done(&f);
+}
+
+BH_TEST(device_explain_several_changes)
+{
+    struct fix f;
+
+    explain_init(&f);
+    want_put(&f, ",\"count\":2");
+    BH_EQ(run(&f, "explain claim w --node n1"), 1);
+    BH_CHECK(said(&f, "smallest change: tolerate the taint gpu.bulkhead.dev/xid=79:NoExecute in "
+                      "request \"gpu\", free the device held by pod default/quick (claim quick) "
+                      "and free the device held by pod default/train-0 (claim c1); then it fits on "
+                      "node n1\n"));
+    fix_done(&f);
+}
+
+BH_TEST(device_explain_pod)
+{
+    struct fix f;
+
+    explain_init(&f);
+    want_put(&f, ",\"count\":1");
+    put(&f, "/api/v1/namespaces/default/pods/p",
+        "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"p\",\"namespace\":"
+        "\"default\",\"uid\":\"u-p\"},\"spec\":{\"nodeSelector\":{\"disk\":\"n1\"},"
+        "\"containers\":[],\"resourceClaims\":[{\"name\":\"g\",\"resourceClaimName\":\"w\"}]},"
+        "\"status\":{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\",\"reason\":"
+        "\"Unschedulable\",\"message\":\"no node\"}]}}");
+    BH_EQ(run(&f, "explain pod p"), 1);
+    BH_CHECK(said(&f, "not considered: 2 nodes (n2, …): the pod's node selector wants disk=n1\n"));
+    /* The tainted one is in use, too. */
+    BH_CHECK(said(&f, "smallest change: free the device held by pod default/quick (claim quick); "
+                      "then it fits on node n1\n"));
+    BH_CHECK(said(&f, "the scheduler said: no node\n"));
+    BH_EQ(run(&f, "explain pod default/p -n other -o json"), 1);
+    BH_CHECK(said(&f, "{\"pod\":\"default/p\",\"fits\":false,\"claims\":[{\"name\":\"default/w\","
+                      "\"allocated\":false,\"devices\":[]}],\"excluded\":[{\"reason\":\"the pod's "
+                      "node selector wants disk=n1\",\"nodes\":[\"n2\",\"n3\"]}],\"nodes\":[{"
+                      "\"nodes\":[\"n1\"],\"requests\":[{\"claim\":\"default/w\",\"request\":"
+                      "\"gpu\",\"class\":\"gpu\",\"wanted\":1,\"devices\":2,\"reasons\":[{"
+                      "\"reason\":\"Taint\",\"count\":1"));
     fix_done(&f);
 }

@@ -34,6 +34,7 @@ static struct dra_sel *sel_get(struct bh_dra_model *m, struct bh_str text)
 static void sel_free(struct dra_sel *s)
 {
     (void)bh_cel_selector_free(s->prog);
+    (void)bh_cel_why_free(s->why);
     bh_free((void *)(uintptr_t)s->text.p);
     bh_free(s->fault);
     bh_free(s->answers);

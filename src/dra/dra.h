@@ -259,12 +259,22 @@ struct bh_dra_reasons {
  * own. In the arena. */
 void bh_dra_explain(struct bh_dra_ask *q, const struct bh_str *nodes, size_t nodes_n,
                     struct bh_arena *a, struct bh_dra_reasons *ret);
-/* The same for each device on its own, request by request in the order of the ask. In the arena. */
+/* The same for each device on its own, request by request in the order of the ask, with details
+ * that cost more: the false part of a selector and what the device has there, what is left of a
+ * capacity or counter, slices that a pool lacks. In the arena, but for the taint, which lives until
+ * slices and rules change. */
 struct bh_dra_verdict {
     size_t claim;
     struct bh_str request;
+    int64_t wanted; /* devices; -1: all */
     enum bh_dra_why why;
     struct bh_dra_why_device device;
+    /* What a change would have to begin with. */
+    size_t selector; /* CLASS, SELECTOR: which of the class or of the request; and of its text: */
+    size_t part_at;  /* where the false part stands */
+    struct bh_str part, values; /* the part; what the device has: "device.… is 80Gi" */
+    const struct bh_resource_v1_device_taint *taint; /* TAINT */
+    struct bh_str capacity, left; /* CAPACITY: which, and how much of it there is */
 };
 size_t bh_dra_explain_devices(struct bh_dra_ask *q, struct bh_str node, struct bh_arena *a,
                               struct bh_dra_verdict **ret);

@@ -220,8 +220,9 @@ enum dra_answer { DRA_UNKNOWN, DRA_NO, DRA_YES, DRA_ERR };
 struct dra_sel {
     struct bh_str text; /* owned */
     struct bh_cel_selector *prog;
-    char *fault;      /* why it does not compile */
-    uint8_t *answers; /* enum dra_answer by content id */
+    struct bh_cel_why *why; /* for explanations; NULL until one is asked for */
+    char *fault;            /* why it does not compile */
+    uint8_t *answers;       /* enum dra_answer by content id */
     size_t answers_n;
     uint32_t refs;
 };

@@ -70,6 +70,8 @@ static bool counters_short(struct dra_call *c, const struct dra_cand *x, struct 
         t = &v->pool->table[k->slot];
         if (bh_quantity_cmp(bh_quantity_add(t->used, k->value), t->total) > 0) {
             *ret_detail = bh_str_fmt(c->a, "counter %.*s/%.*s", BH_SF(k->set), BH_SF(k->counter));
+            if (c->details)
+                dra_detail_counter(c, t, k, ret_detail);
             return true;
         }
     }
@@ -78,71 +80,74 @@ static bool counters_short(struct dra_call *c, const struct dra_cand *x, struct 
 
 /* The first thing against the device, taken on its own, in the order in which people can do
  * something about it: what the request does not want, what is sick, what is busy. */
-static enum bh_dra_why judge(struct dra_call *c, size_t claim, const struct dra_req *q,
-                             const struct dra_sub *s, struct dra_cand *x, struct bh_str *detail)
+static void judge(struct dra_call *c, size_t claim, const struct dra_req *q,
+                  const struct dra_sub *s, struct dra_cand *x, struct bh_dra_verdict *ret)
 {
     const struct dra_vpool *v = &c->view->pools[x->vpool];
-    const struct bh_resource_v1_device_taint *taint;
+    struct bh_str *detail = &ret->device.detail;
     size_t at = 0;
     int r;
 
-    *detail = (struct bh_str){0};
-    if (v->incomplete)
-        return BH_DRA_WHY_INCOMPLETE;
-    if (v->invalid)
-        return BH_DRA_WHY_INVALID;
+    *ret = (struct bh_dra_verdict){.claim = claim, .why = BH_DRA_WHY_FREE};
+    if (v->incomplete || v->invalid) {
+        ret->why = v->incomplete ? BH_DRA_WHY_INCOMPLETE : BH_DRA_WHY_INVALID;
+        if (c->details)
+            dra_detail_pool(c, v, detail);
+        return;
+    }
     r = dra_dev_targets(x->dev, c->node, c->err);
-    if (r == 0)
-        return BH_DRA_WHY_NODE;
+    if (r == 0) {
+        ret->why = BH_DRA_WHY_NODE;
+        return;
+    }
     if (r > 0)
         r = dra_sub_match(c->q, claim, s, x->dev, &at, c->err);
     if (r < 0) {
         *detail = bh_str_dup(c->a, bh_s(c->err->msg));
-        return BH_DRA_WHY_ERROR;
-    }
-    if (r == 0)
-        return at < s->class_n ? BH_DRA_WHY_CLASS : BH_DRA_WHY_SELECTOR;
-    if ((x->dev->binding && !c->m->f.binding_conditions) ||
-        (x->dev->d->consumes_counters.n && !c->m->f.partitionable_devices))
-        return BH_DRA_WHY_BINDING;
-    if (!dra_tolerated(c->m, s, x->dev, &taint)) {
-        *detail = taint_text(c->a, taint);
-        return BH_DRA_WHY_TAINT;
-    }
-    if (!s->admin && x->dev->use->dedicated) {
+        ret->why = BH_DRA_WHY_ERROR;
+    } else if (r == 0) {
+        ret->why = at < s->class_n ? BH_DRA_WHY_CLASS : BH_DRA_WHY_SELECTOR;
+        if (c->details)
+            dra_detail_selector(c, s, at, x->dev, ret);
+    } else if ((x->dev->binding && !c->m->f.binding_conditions) ||
+               (x->dev->d->consumes_counters.n && !c->m->f.partitionable_devices)) {
+        ret->why = BH_DRA_WHY_BINDING;
+    } else if (!dra_tolerated(c->m, s, x->dev, &ret->taint)) {
+        *detail = taint_text(c->a, ret->taint);
+        ret->why = BH_DRA_WHY_TAINT;
+    } else if (!s->admin && x->dev->use->dedicated) {
         *detail = holder_text(c->a, x->dev->use);
-        return BH_DRA_WHY_IN_USE;
-    }
-    if (!dra_capacity_fits(c, s, x)) {
+        ret->why = BH_DRA_WHY_IN_USE;
+    } else if (!dra_capacity_fits(c, s, x)) {
         *detail = holder_text(c->a, x->dev->use);
-        return BH_DRA_WHY_CAPACITY;
+        ret->why = BH_DRA_WHY_CAPACITY;
+        if (c->details)
+            dra_detail_capacity(c, s, x->dev, ret);
+    } else if (counters_short(c, x, detail)) {
+        ret->why = BH_DRA_WHY_COUNTERS;
+    } else if (lacks_attr(c, &c->d->claims[claim], q->name, s, x->dev, detail)) {
+        ret->why = BH_DRA_WHY_CONSTRAINT;
     }
-    if (counters_short(c, x, detail))
-        return BH_DRA_WHY_COUNTERS;
-    if (lacks_attr(c, &c->d->claims[claim], q->name, s, x->dev, detail))
-        return BH_DRA_WHY_CONSTRAINT;
-    return BH_DRA_WHY_FREE;
 }
 
 /* ---- all of them ---- */
 
-static struct bh_dra_why_device name_device(const struct dra_call *c, const struct dra_cand *x,
-                                            struct bh_str detail)
+static void name_device(const struct dra_call *c, const struct dra_cand *x,
+                        struct bh_dra_why_device *ret)
 {
     const struct dra_dev *d = x->dev;
 
-    return (struct bh_dra_why_device){.driver = bh_str_dup(c->a, d->slice->spec->driver),
-                                      .pool = bh_str_dup(c->a, d->slice->spec->pool.name),
-                                      .device = bh_str_dup(c->a, d->d->name),
-                                      .node = bh_str_dup(c->a, c->node->name),
-                                      .detail = detail};
+    ret->driver = bh_str_dup(c->a, d->slice->spec->driver);
+    ret->pool = bh_str_dup(c->a, d->slice->spec->pool.name);
+    ret->device = bh_str_dup(c->a, d->d->name);
+    ret->node = bh_str_dup(c->a, c->node->name);
 }
 
 /* Every request against every device; told to fn. */
 static void explain_node(struct dra_call *c,
-                         void (*fn)(struct dra_call *c, void *arg, size_t claim, size_t at,
+                         void (*fn)(struct dra_call *c, void *arg, size_t at,
                                     const struct dra_sub *s, const struct dra_cand *x,
-                                    enum bh_dra_why why, struct bh_str detail),
+                                    const struct bh_dra_verdict *v),
                          void *arg)
 {
     size_t at = 0;
@@ -152,23 +157,24 @@ static void explain_node(struct dra_call *c,
             for (size_t j = 0; j < c->d->claims[i].reqs[k].n; j++, at++)
                 for (size_t x = 0; x < c->cands_n; x++) {
                     const struct dra_req *q = &c->d->claims[i].reqs[k];
-                    struct bh_str detail;
-                    enum bh_dra_why y = judge(c, i, q, &q->subs[j], &c->cands[x], &detail);
+                    struct bh_dra_verdict v;
 
-                    fn(c, arg, i, at, &q->subs[j], &c->cands[x], y, detail);
+                    judge(c, i, q, &q->subs[j], &c->cands[x], &v);
+                    fn(c, arg, at, &q->subs[j], &c->cands[x], &v);
                 }
 }
 
-static void add_reason(struct dra_call *c, void *arg, size_t claim, size_t at,
-                       const struct dra_sub *s, const struct dra_cand *x, enum bh_dra_why why,
-                       struct bh_str detail)
+static void add_reason(struct dra_call *c, void *arg, size_t at, const struct dra_sub *s,
+                       const struct dra_cand *x, const struct bh_dra_verdict *v)
 {
     struct bh_dra_why_request *w = &((struct bh_dra_reasons *)arg)->requests[at];
-    size_t n = w->count[why]++;
+    size_t n = w->count[v->why]++;
 
-    (void)claim, (void)s;
-    if (n < BH_DRA_WHY_DEVICES_MAX)
-        w->first[why][n] = name_device(c, x, detail);
+    (void)s;
+    if (n < BH_DRA_WHY_DEVICES_MAX) {
+        w->first[v->why][n] = v->device;
+        name_device(c, x, &w->first[v->why][n]);
+    }
 }
 
 struct verdicts {
@@ -176,17 +182,17 @@ struct verdicts {
     size_t n;
 };
 
-static void add_verdict(struct dra_call *c, void *arg, size_t claim, size_t at,
-                        const struct dra_sub *s, const struct dra_cand *x, enum bh_dra_why why,
-                        struct bh_str detail)
+static void add_verdict(struct dra_call *c, void *arg, size_t at, const struct dra_sub *s,
+                        const struct dra_cand *x, const struct bh_dra_verdict *v)
 {
-    struct verdicts *v = arg;
+    struct verdicts *vs = arg;
+    struct bh_dra_verdict *p = &vs->p[vs->n++];
 
     (void)at;
-    v->p[v->n++] = (struct bh_dra_verdict){.claim = claim,
-                                           .request = bh_str_dup(c->a, s->result),
-                                           .why = why,
-                                           .device = name_device(c, x, detail)};
+    *p = *v;
+    p->request = bh_str_dup(c->a, s->result);
+    p->wanted = s->all ? -1 : s->count;
+    name_device(c, x, &p->device);
 }
 
 /* All devices, also of pools that give none. */
@@ -266,6 +272,7 @@ size_t bh_dra_explain_devices(struct bh_dra_ask *q, struct bh_str node, struct b
     struct dra_call c;
 
     if (call_open(&c, q, node, a, &err)) {
+        c.details = true;
         v.p = bh_new_n(a, struct bh_dra_verdict, c.cands_n * q->d->subs_n);
         explain_node(&c, add_verdict, &v);
     }

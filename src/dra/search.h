@@ -66,7 +66,8 @@ struct dra_call {
     uint32_t *classes;   /* candidates, one of each class */
     size_t classes_n;
     uint64_t steps, steps_max;
-    char *late; /* an error that counts only when no solution is found */
+    char *late;   /* an error that counts only when no solution is found */
+    bool details; /* explaining: to people who asked, so it may cost something */
 };
 
 /* place.c */
@@ -104,6 +105,15 @@ uint32_t dra_cand_class(struct dra_call *c, struct dra_cand *x);
 /* Orders the candidates of every request; false: nothing to choose between. */
 void dra_order(struct dra_call *c);
 int dra_score(const struct dra_call *c);
+
+/* explain_detail.c: more than the reason. Texts in the call's arena. */
+void dra_detail_selector(struct dra_call *c, const struct dra_sub *s, size_t at,
+                         const struct dra_dev *d, struct bh_dra_verdict *ret);
+void dra_detail_capacity(struct dra_call *c, const struct dra_sub *s, struct dra_dev *d,
+                         struct bh_dra_verdict *ret);
+void dra_detail_counter(struct dra_call *c, const struct dra_counter *t,
+                        const struct dra_consume *k, struct bh_str *ret);
+void dra_detail_pool(struct dra_call *c, const struct dra_vpool *v, struct bh_str *ret);
 
 /* result.c */
 /* Section 4.10. -BH_E_INVALID: the allocation cannot be expressed. */

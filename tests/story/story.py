@@ -234,6 +234,12 @@ class Story:
         check(self.identity(rest) == before, "the other six keep container and process", self.identity(rest))
         say("   the same through a DeviceTaintRule on GPU 5: %s was evicted, gone after %.2f s" % (second, time.time() - t))
         self.kubectl("delete", "devicetaintrule", "gpu-5-out")
+        # What a taint would do, without doing it.
+        would = self.bulkhead("device", "taint", "gpu-6", "example.com/look:NoExecute", "--dry-run=server")
+        who = self.devices["gpu-6"]
+        check(re.search(r"^default/%s +\S+ +\S+ +at once$" % who, would, re.M), "a dry run says who would go", would)
+        check(not self.get("devicetaintrules")["items"], "a dry run changes nothing")
+        self.still = lambda: check(self.running([who]), "%s runs on after a dry run" % who)
         self.create(self.pod(second))
         until("%s on GPU 5 again" % second, lambda: self.running([second]))
         check(self.device_of(second) == "gpu-5", "the freed device is used again", self.device_of(second))
@@ -255,6 +261,12 @@ class Story:
                                          and e["reason"] == "FailedScheduling"])
         check("gpu-3" in ev[0]["message"], "the event names the device", ev[0]["message"])
         say("4. a new pod stays Pending: %s" % m)
+        why = run(BULKHEAD, "device", "explain", "pod", "late", *self.scope, ok=False)
+        check("1 has a taint that is not tolerated: %s/xid=79:NoExecute (gpu-3)" % DRIVER in why and "7 are in use by pod default/" in why,
+              "explain says why, device by device", why)
+        check(re.search(r"^smallest change: tolerate the taint .*; then it fits on node ", why, re.M), "and what would help", why)
+        say("   bulkhead device explain pod late: %s" % next(x for x in why.splitlines() if x.startswith("smallest change")))
+        self.still()
         self.create(self.pod("debug", "debug-gpu"))
         until("the debug pod", lambda: self.running(["debug"]))
         check(self.device_of("debug") == "gpu-3", "the debug pod runs on GPU 3", self.device_of("debug"))
