@@ -28,7 +28,7 @@ static void begin(struct world *w)
 static void slice_full(struct world *w, const char *name, const char *driver, const char *pool,
                        int gen, int count, const char *where, const char *what)
 {
-    char text[4096];
+    char text[8192]; /* whatever what is, up to its own 4096 */
 
     (void)snprintf(text, sizeof(text),
                    "{kind: ResourceSlice, apiVersion: resource.k8s.io/v1, metadata: {name: %s}, "
