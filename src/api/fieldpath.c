@@ -8,16 +8,6 @@
 
 #include <string.h>
 
-/* The schema of one place. */
-struct place {
-    const struct bh_field *f; /* NULL: the object itself, or a place without schema */
-    const struct bh_type *t;  /* the message of the object itself */
-    bool elem;                /* an element of list f, a value of map f */
-    bool known;               /* false: without schema */
-};
-
-enum form { LEAF, STRUCT, MAP, LIST_SET, LIST_MAP };
-
 static bool is_atomic(const struct bh_field *f)
 {
     if (f->flags & BH_F_GRANULAR)
@@ -29,17 +19,17 @@ static bool is_atomic(const struct bh_field *f)
 }
 
 /* A bare message is its only field. */
-static struct place unwrap(struct place p)
+struct bh_place bh_place_unwrap(struct bh_place p)
 {
     const struct bh_field *f = p.f;
 
     if (f && f->type == BH_T_MESSAGE && (f->msg->flags & BH_M_BARE) &&
         (f->shape == BH_ONE || p.elem))
-        return (struct place){.f = bh_type_field(f->msg, f->msg->fields[0].json), .known = true};
+        return (struct bh_place){.f = bh_type_field(f->msg, f->msg->fields[0].json), .known = true};
     return p;
 }
 
-static enum form form_of(struct place p, const struct bh_jv *l, const struct bh_jv *r)
+enum bh_at bh_place_at(struct bh_place p, const struct bh_jv *l, const struct bh_jv *r)
 {
     const struct bh_field *f = p.f;
 
@@ -48,44 +38,44 @@ static enum form form_of(struct place p, const struct bh_jv *l, const struct bh_
 
         if (k == BH_JSON_NULL && l)
             k = (enum bh_json_kind)l->kind;
-        return k == BH_JSON_OBJ ? MAP : LEAF;
+        return k == BH_JSON_OBJ ? BH_AT_MAP : BH_AT_LEAF;
     }
     if (!f)
-        return STRUCT;
+        return BH_AT_STRUCT;
     if (!p.elem && f->shape == BH_LIST)
-        return f->list_type == BH_LIST_SET   ? LIST_SET
-               : f->list_type == BH_LIST_MAP ? LIST_MAP
-                                             : LEAF;
+        return f->list_type == BH_LIST_SET   ? BH_AT_SET
+               : f->list_type == BH_LIST_MAP ? BH_AT_LISTMAP
+                                             : BH_AT_LEAF;
     if (!p.elem && f->shape == BH_MAP)
-        return is_atomic(f) ? LEAF : MAP;
+        return is_atomic(f) ? BH_AT_LEAF : BH_AT_MAP;
     if (f->type != BH_T_MESSAGE)
-        return LEAF;
+        return BH_AT_LEAF;
     /* struct=atomic on a map field would speak of the map; its values follow their message */
     if (p.elem ? (f->msg->flags & BH_M_ATOMIC) != 0 : is_atomic(f))
-        return LEAF;
-    return STRUCT;
+        return BH_AT_LEAF;
+    return BH_AT_STRUCT;
 }
 
-static struct place member_place(struct place p, enum form form, struct bh_str key)
+struct bh_place bh_place_member(struct bh_place p, enum bh_at form, struct bh_str key)
 {
     const struct bh_type *t = p.t;
 
-    if (form == MAP)
-        return p.known && p.f ? (struct place){.f = p.f, .elem = true, .known = true}
-                              : (struct place){0};
+    if (form == BH_AT_MAP)
+        return p.known && p.f ? (struct bh_place){.f = p.f, .elem = true, .known = true}
+                              : (struct bh_place){0};
     if (p.f)
         t = p.f->msg;
     const struct bh_field *f = t ? bh_type_field(t, key) : NULL;
 
-    return f ? (struct place){.f = f, .known = true} : (struct place){0};
+    return f ? (struct bh_place){.f = f, .known = true} : (struct bh_place){0};
 }
 
 /* The path element of a list item. False when it has none of its keys. */
-static bool item_pe(struct bh_arena *a, const struct bh_field *f, enum form form,
-                    const struct bh_jv *item, struct bh_pe *pe)
+bool bh_place_item(struct bh_arena *a, const struct bh_field *f, enum bh_at form,
+                   const struct bh_jv *item, struct bh_pe *pe)
 {
-    *pe = (struct bh_pe){.kind = form == LIST_SET ? BH_PE_VALUE : BH_PE_KEY};
-    if (form == LIST_SET) {
+    *pe = (struct bh_pe){.kind = form == BH_AT_SET ? BH_PE_VALUE : BH_PE_KEY};
+    if (form == BH_AT_SET) {
         pe->v = *item;
         return true;
     }
@@ -93,7 +83,7 @@ static bool item_pe(struct bh_arena *a, const struct bh_field *f, enum form form
     for (uint32_t i = 0; i < f->n_map_keys; i++) {
         struct bh_jv *v = bh_jv_get(item, f->map_keys[i]), def;
 
-        if (!v || v->kind == BH_JSON_NULL) {
+        if (!v) {
             const struct bh_field *kf = f->msg ? bh_type_field(f->msg, f->map_keys[i]) : NULL;
 
             if (!kf || !kf->def.p || bh_jv_parse(a, kf->def, NULL, &def, NULL) < 0)
@@ -113,7 +103,7 @@ static bool item_pe(struct bh_arena *a, const struct bh_field *f, enum form form
     return pe->v.n_members > 0;
 }
 
-static bool is_empty(const struct bh_jv *v)
+bool bh_jv_is_empty(const struct bh_jv *v)
 {
     if (!v || v->kind == BH_JSON_NULL)
         return true;
@@ -130,7 +120,7 @@ struct found {
     bool member;
 };
 
-static struct found set_of(struct bh_arena *a, struct place p, const struct bh_jv *v);
+static struct found set_of(struct bh_arena *a, struct bh_place p, const struct bh_jv *v);
 
 static void put(struct bh_arena *a, struct bh_fset *s, const struct bh_pe *pe, struct found in)
 {
@@ -142,30 +132,30 @@ static void put(struct bh_arena *a, struct bh_fset *s, const struct bh_pe *pe, s
     n->below = bh_fset_union(a, n->below, in.below);
 }
 
-static void members_of(struct bh_arena *a, struct place p, enum form form, const struct bh_jv *v,
-                       struct bh_fset *s)
+static void members_of(struct bh_arena *a, struct bh_place p, enum bh_at form,
+                       const struct bh_jv *v, struct bh_fset *s)
 {
     for (size_t i = 0; i < v->n_members; i++) {
         const struct bh_jv_member *m = &v->members[i];
         struct bh_pe pe = {.kind = BH_PE_FIELD, .name = m->key};
-        struct place at = member_place(p, form, m->key);
+        struct bh_place at = bh_place_member(p, form, m->key);
         struct found in = set_of(a, at, &m->v);
 
-        if (form == MAP || !at.known || m->v.kind == BH_JSON_NULL ||
+        if (form == BH_AT_MAP || !at.known || m->v.kind == BH_JSON_NULL ||
             (m->v.kind == BH_JSON_OBJ && m->v.n_members == 0))
             in.member = true;
         put(a, s, &pe, in);
     }
 }
 
-static void items_of(struct bh_arena *a, struct place p, enum form form, const struct bh_jv *v,
+static void items_of(struct bh_arena *a, struct bh_place p, enum bh_at form, const struct bh_jv *v,
                      struct bh_fset *s)
 {
     struct bh_fset *seen = bh_fset_new(a), *twice = bh_fset_new(a);
     struct bh_pe pe;
 
     for (size_t i = 0; i < v->n_items; i++) {
-        if (!item_pe(a, p.f, form, &v->items[i], &pe))
+        if (!bh_place_item(a, p.f, form, &v->items[i], &pe))
             continue;
         if (bh_fset_find(seen, &pe))
             bh_fset_node(a, twice, &pe)->member = true;
@@ -173,36 +163,43 @@ static void items_of(struct bh_arena *a, struct place p, enum form form, const s
             bh_fset_node(a, seen, &pe)->member = true;
     }
     for (size_t i = 0; i < v->n_items; i++) {
-        if (!item_pe(a, p.f, form, &v->items[i], &pe))
+        if (!bh_place_item(a, p.f, form, &v->items[i], &pe))
             continue;
         struct found in = {.member = true};
 
         if (!bh_fset_find(twice, &pe))
-            in = set_of(a, (struct place){.f = p.f, .elem = true, .known = true}, &v->items[i]);
+            in = set_of(a, (struct bh_place){.f = p.f, .elem = true, .known = true}, &v->items[i]);
         in.member = true;
         put(a, s, &pe, in);
     }
 }
 
-static struct found set_of(struct bh_arena *a, struct place p, const struct bh_jv *v)
+static struct found set_of(struct bh_arena *a, struct bh_place p, const struct bh_jv *v)
 {
     struct found out = {0};
 
-    p = unwrap(p);
-    enum form form = form_of(p, NULL, v);
+    p = bh_place_unwrap(p);
+    enum bh_at form = bh_place_at(p, NULL, v);
 
-    if (form == LEAF || (v->kind != BH_JSON_OBJ && v->kind != BH_JSON_ARR)) {
-        out.member = form == LEAF || v->kind != BH_JSON_NULL;
+    if (form == BH_AT_LEAF || (v->kind != BH_JSON_OBJ && v->kind != BH_JSON_ARR)) {
+        out.member = form == BH_AT_LEAF || v->kind != BH_JSON_NULL;
         return out;
     }
     out.below = bh_fset_new(a);
-    if (v->kind == BH_JSON_OBJ && (form == MAP || form == STRUCT))
+    if (v->kind == BH_JSON_OBJ && (form == BH_AT_MAP || form == BH_AT_STRUCT))
         members_of(a, p, form, v, out.below);
-    else if (v->kind == BH_JSON_ARR && (form == LIST_SET || form == LIST_MAP))
+    else if (v->kind == BH_JSON_ARR && (form == BH_AT_SET || form == BH_AT_LISTMAP))
         items_of(a, p, form, v, out.below);
     else
         out.member = true; /* of another kind than the schema says */
     return out;
+}
+
+struct bh_fset *bh_fset_of_jv(const struct bh_type *t, const struct bh_jv *v, struct bh_arena *a)
+{
+    struct found f = set_of(a, (struct bh_place){.t = t, .known = true}, v);
+
+    return bh_fset_empty(f.below) ? NULL : f.below;
 }
 
 int bh_fset_of_json(const struct bh_type *t, struct bh_str doc, struct bh_arena *a,
@@ -214,9 +211,7 @@ int bh_fset_of_json(const struct bh_type *t, struct bh_str doc, struct bh_arena 
     *ret = NULL;
     if (rc < 0)
         return rc;
-    struct found f = set_of(a, (struct place){.t = t, .known = true}, &v);
-
-    *ret = bh_fset_empty(f.below) ? NULL : f.below;
+    *ret = bh_fset_of_jv(t, &v, a);
     return 0;
 }
 
@@ -226,7 +221,7 @@ struct three {
     struct found removed, modified, added;
 };
 
-static struct three differ(struct bh_arena *a, struct place p, const struct bh_jv *l,
+static struct three differ(struct bh_arena *a, struct bh_place p, const struct bh_jv *l,
                            const struct bh_jv *r);
 
 /* Sets of one level, made when first needed. */
@@ -250,7 +245,7 @@ static void put_three(struct bh_arena *a, struct level *lv, const struct bh_pe *
     put_one(a, &lv->added, pe, in.added);
 }
 
-static void differ_members(struct bh_arena *a, struct place p, enum form form,
+static void differ_members(struct bh_arena *a, struct bh_place p, enum bh_at form,
                            const struct bh_jv *l, const struct bh_jv *r, struct level *lv)
 {
     size_t nl = l && l->kind == BH_JSON_OBJ ? l->n_members : 0,
@@ -260,14 +255,15 @@ static void differ_members(struct bh_arena *a, struct place p, enum form form,
         struct bh_pe pe = {.kind = BH_PE_FIELD, .name = l->members[i].key};
         const struct bh_jv *other = nr ? bh_jv_get(r, pe.name) : NULL;
 
-        put_three(a, lv, &pe, differ(a, member_place(p, form, pe.name), &l->members[i].v, other));
+        put_three(a, lv, &pe,
+                  differ(a, bh_place_member(p, form, pe.name), &l->members[i].v, other));
     }
     for (size_t i = 0; i < nr; i++) {
         struct bh_pe pe = {.kind = BH_PE_FIELD, .name = r->members[i].key};
 
         if (!nl || !bh_jv_get(l, pe.name))
             put_three(a, lv, &pe,
-                      differ(a, member_place(p, form, pe.name), NULL, &r->members[i].v));
+                      differ(a, bh_place_member(p, form, pe.name), NULL, &r->members[i].v));
     }
 }
 
@@ -277,7 +273,7 @@ struct item {
     const struct bh_jv *v;
 };
 
-static struct item *items_sorted(struct bh_arena *a, const struct bh_field *f, enum form form,
+static struct item *items_sorted(struct bh_arena *a, const struct bh_field *f, enum bh_at form,
                                  const struct bh_jv *v, size_t *ret_n)
 {
     size_t n = 0, all = v && v->kind == BH_JSON_ARR ? v->n_items : 0;
@@ -287,7 +283,7 @@ static struct item *items_sorted(struct bh_arena *a, const struct bh_field *f, e
         struct item it = {.v = &v->items[i]};
         size_t lo = 0, hi = n;
 
-        if (!item_pe(a, f, form, it.v, &it.pe))
+        if (!bh_place_item(a, f, form, it.v, &it.pe))
             continue;
         while (lo < hi) { /* after its equals: their order is kept */
             size_t mid = (lo + hi) / 2;
@@ -315,11 +311,11 @@ static size_t run_of(const struct item *it, size_t i, size_t n)
 }
 
 /* Doubles of one key count as one leaf. */
-static void differ_run(struct bh_arena *a, struct place p, const struct bh_pe *pe,
+static void differ_run(struct bh_arena *a, struct bh_place p, const struct bh_pe *pe,
                        const struct item *l, size_t nl, const struct item *r, size_t nr,
                        struct level *lv)
 {
-    const struct place at = {.f = p.f, .elem = true, .known = true};
+    const struct bh_place at = {.f = p.f, .elem = true, .known = true};
     const struct found leaf = {.member = true};
     bool same = nl == nr;
 
@@ -343,8 +339,8 @@ static void differ_run(struct bh_arena *a, struct place p, const struct bh_pe *p
     }
 }
 
-static void differ_items(struct bh_arena *a, struct place p, enum form form, const struct bh_jv *l,
-                         const struct bh_jv *r, struct level *lv)
+static void differ_items(struct bh_arena *a, struct bh_place p, enum bh_at form,
+                         const struct bh_jv *l, const struct bh_jv *r, struct level *lv)
 {
     size_t nl, nr, i = 0, j = 0;
     struct item *x = items_sorted(a, p.f, form, l, &nl), *y = items_sorted(a, p.f, form, r, &nr);
@@ -360,28 +356,36 @@ static void differ_items(struct bh_arena *a, struct place p, enum form form, con
 }
 
 /* l == NULL: added, r == NULL: removed; not both. */
-static struct three differ(struct bh_arena *a, struct place p, const struct bh_jv *l,
+static struct three differ(struct bh_arena *a, struct bh_place p, const struct bh_jv *l,
                            const struct bh_jv *r)
 {
     struct level lv = {0};
     struct three out = {0};
 
-    p = unwrap(p);
-    enum form form = form_of(p, l, r);
-    bool leaf = form == LEAF || (is_empty(l) && is_empty(r));
+    p = bh_place_unwrap(p);
+    enum bh_at form = bh_place_at(p, l, r);
+    bool leaf = form == BH_AT_LEAF || (bh_jv_is_empty(l) && bh_jv_is_empty(r));
 
     if (leaf && l && r) {
         out.modified.member = !bh_jv_eq(l, r);
         return out;
     }
     if (!leaf) {
-        if (form == LIST_SET || form == LIST_MAP)
+        if (form == BH_AT_SET || form == BH_AT_LISTMAP)
             differ_items(a, p, form, l, r, &lv);
         else
             differ_members(a, p, form, l, r, &lv);
     }
     out = (struct three){{lv.removed, !r}, {lv.modified, false}, {lv.added, !l}};
     return out;
+}
+
+void bh_fset_compare_jv(const struct bh_type *t, const struct bh_jv *l, const struct bh_jv *r,
+                        struct bh_arena *a, struct bh_fset_diff *ret)
+{
+    struct three d = differ(a, (struct bh_place){.t = t, .known = true}, l, r);
+
+    *ret = (struct bh_fset_diff){d.removed.below, d.modified.below, d.added.below};
 }
 
 int bh_fset_compare(const struct bh_type *t, struct bh_str old_doc, struct bh_str new_doc,
@@ -395,8 +399,6 @@ int bh_fset_compare(const struct bh_type *t, struct bh_str old_doc, struct bh_st
         rc = bh_jv_parse(a, bh_str_dup(a, new_doc), NULL, &r, err);
     if (rc < 0)
         return rc;
-    struct three d = differ(a, (struct place){.t = t, .known = true}, &l, &r);
-
-    *ret = (struct bh_fset_diff){d.removed.below, d.modified.below, d.added.below};
+    bh_fset_compare_jv(t, &l, &r, a, ret);
     return 0;
 }

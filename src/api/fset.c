@@ -412,7 +412,7 @@ int bh_fset_decode(struct bh_str json, struct bh_arena *a, struct bh_fset **ret,
 
 /* ---- paths in messages ---- */
 
-static void pe_show(const struct bh_pe *pe, struct bh_buf *out)
+void bh_pe_show(const struct bh_pe *pe, struct bh_buf *out)
 {
     switch (pe->kind) {
     case BH_PE_FIELD:
@@ -449,13 +449,13 @@ static void each(const struct bh_fset *s, struct bh_buf *path,
 
     for (size_t i = 0; s && i < s->n; i++)
         if (s->p[i].member) {
-            pe_show(&s->p[i].pe, path);
+            bh_pe_show(&s->p[i].pe, path);
             fn(arg, bh_buf_str(path));
             path->n = n;
         }
     for (size_t i = 0; s && i < s->n; i++)
         if (s->p[i].below) {
-            pe_show(&s->p[i].pe, path);
+            bh_pe_show(&s->p[i].pe, path);
             each(s->p[i].below, path, fn, arg);
             path->n = n;
         }

@@ -1,5 +1,6 @@
 /* Patches and managedFields from strangers. The first byte picks the form; the input is document
  * NUL patch. */
+#include "api/apply.h"
 #include "api/fieldpath.h"
 #include "api/patch.h"
 #include "base/arena.h"
@@ -44,6 +45,32 @@ static void ownership(const struct bh_type *t, struct bh_str x, struct bh_str y,
     (void)bh_managers_decode(x, a, &m, &err);
 }
 
+/* Twice by one manager, with something in between by another: never less than before. */
+static void apply(const struct bh_type *t, struct bh_str x, struct bh_str y, struct bh_arena *a)
+{
+    struct bh_jv empty = BH_JV_OBJ, live = BH_JV_OBJ, first, second;
+    struct bh_apply u = {.t = t, .empty = &empty, .live = &live, .patch = &first, .force = true};
+    struct bh_managers m = {0};
+    struct bh_apply_result r;
+    BH_AUTO_BUF out = {0};
+
+    if (bh_jv_parse(a, x, NULL, &first, NULL) < 0 || bh_jv_parse(a, y, NULL, &second, NULL) < 0 ||
+        first.kind != BH_JSON_OBJ || second.kind != BH_JSON_OBJ)
+        return;
+    u.self = (struct bh_manager){
+        .manager = BH_S("m"), .operation = BH_S("Apply"), .api_version = BH_S("v1")};
+    for (int i = 0; i < 3; i++) {
+        u.patch = i == 1 ? &second : &first;
+        u.self.manager = i == 1 ? BH_S("n") : BH_S("m");
+        if (bh_apply_run(&m, &u, a, &r, NULL) < 0 || r.mistyped.n > 0)
+            return;
+        bh_assert(r.n_conflicts == 0);
+        live = r.obj;
+    }
+    (void)bh_apply_fit(t, &live, a, NULL);
+    bh_managers_encode(&m, &out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
     const uint8_t *nul = n > 1 ? memchr(p + 1, 0, n - 1) : NULL;
@@ -59,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     struct bh_err err = {0};
     int rc = 0;
 
-    switch (p[0] % 5) {
+    switch (p[0] % 6) {
     case 0:
         rc = bh_patch_merge(doc, patch, a, &out, &strict, &err);
         break;
@@ -74,6 +101,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
         break;
     case 4:
         ownership(t, doc, patch, a);
+        break;
+    case 5:
+        apply(t, doc, patch, a);
         break;
     }
     (void)rc;

@@ -4,6 +4,7 @@
  * $setElementOrder), the others in theirs, and between the two groups the order of the original
  * where both items stand in it, else the patch's item first.
  */
+#include "api/apply.h"
 #include "api/patch.h"
 #include "api/patch_int.h"
 #include "base/limits.h"
@@ -86,29 +87,30 @@ static bool is_directive_key(struct bh_str k)
            bh_str_starts(k, BH_S(DELETE_PREFIX "/")) || bh_str_starts(k, BH_S(ORDER_PREFIX "/"));
 }
 
-/* Removes nulls and directives: what is new has nothing to apply them to. */
-static void clean(struct bh_jv *v)
+/* Removes nulls and directives: what is new has nothing to apply them to. False: v itself is a
+ * directive, and goes. */
+static bool clean(struct bh_jv *v)
 {
     if (v->kind == BH_JSON_ARR) {
-        for (size_t i = 0; i < v->n_items;) {
-            if (v->items[i].kind == BH_JSON_OBJ &&
-                is_str(bh_jv_getc(&v->items[i], DIRECTIVE), "delete"))
-                bh_jv_remove(v, i);
+        for (size_t i = 0; i < v->n_items;)
+            if (clean(&v->items[i]))
+                i++;
             else
-                clean(&v->items[i++]);
-        }
-        return;
+                bh_jv_remove(v, i);
+        return true;
     }
     if (v->kind != BH_JSON_OBJ)
-        return;
-    if (is_str(bh_jv_getc(v, DIRECTIVE), "delete"))
-        v->n_members = 0;
+        return true;
+    if (bh_jv_getc(v, DIRECTIVE))
+        return false;
     for (size_t i = 0; i < v->n_members;) {
-        if (v->members[i].v.kind == BH_JSON_NULL || is_directive_key(v->members[i].key))
+        if (v->members[i].v.kind == BH_JSON_NULL || is_directive_key(v->members[i].key) ||
+            !clean(&v->members[i].v))
             (void)bh_jv_del(v, v->members[i].key);
         else
-            clean(&v->members[i++].v);
+            i++;
     }
+    return true;
 }
 
 /* ---- order of lists ---- */
@@ -269,8 +271,8 @@ static int merge_items(struct sm *s, struct bh_jv *into, const struct bh_jv *pla
         ptrdiff_t at = index_in(into, v, m->merge_key);
 
         if (at < 0) {
-            clean(v);
-            (void)bh_jv_append(s->a, into, *v);
+            if (clean(v))
+                (void)bh_jv_append(s->a, into, *v);
             continue;
         }
         int rc = merge_map(s, &into->items[at], v, m->t, NULL, err);
@@ -440,7 +442,7 @@ static int one_order(struct sm *s, struct bh_jv *orig, struct bh_jv *patch, stru
         return rc;
     before = have ? copy_items(s, have) : BH_JV_ARR;
     if (!have) {
-        clean(want);
+        (void)clean(want); /* a list stays */
         merged = *want;
     } else {
         merged = *have;
@@ -547,8 +549,10 @@ static int merge_map(struct sm *s, struct bh_jv *orig, struct bh_jv *patch, cons
         } else if (!cur || cur->kind != v->kind) {
             if (delete_list)
                 continue;
-            clean(v);
-            (void)bh_jv_set(s->a, orig, key, *v);
+            if (clean(v))
+                (void)bh_jv_set(s->a, orig, key, *v);
+            else
+                (void)bh_jv_del(orig, key);
         } else {
             rc = merge_value(s, cur, v, key, t, map_of, delete_list, err);
         }
@@ -577,25 +581,6 @@ static const char *reflect_kind(const struct bh_jv *v)
     }
 }
 
-static void fix_number(struct sm *s, const struct bh_field *f, struct bh_jv *v)
-{
-    double d;
-    int64_t i;
-
-    if (!bh_json_num_i64(v->s, &i)) {
-        if (!bh_json_num_double(v->s, &d) || !(d >= -9.2e18 && d <= 9.2e18))
-            return; /* left to the decoder */
-        i = (int64_t)d;
-        if ((double)i < d || (double)i > d)
-            return;
-        *v = bh_jv_i64(s->a, i);
-    }
-    if (f->type == BH_T_INT32 && (i < INT32_MIN || i > INT32_MAX))
-        *v = bh_jv_i64(s->a, (int32_t)(uint32_t)(uint64_t)i);
-}
-
-static int fix_object(struct sm *s, const struct bh_type *t, struct bh_jv *o, struct bh_err *err);
-
 /* The Go type of one element. */
 static struct bh_str elem_type(const struct bh_field *f)
 {
@@ -603,6 +588,27 @@ static struct bh_str elem_type(const struct bh_field *f)
 
     return bh_str_sub(f->go_type, skip, f->go_type.n);
 }
+
+static int fix_number(struct sm *s, const struct bh_field *f, struct bh_jv *v, struct bh_err *err)
+{
+    double d;
+    int64_t i;
+
+    if (!bh_json_num_i64(v->s, &i)) {
+        if (!bh_json_num_double(v->s, &d) || !(d >= -9.2e18 && d <= 9.2e18))
+            return 0; /* left to the decoder */
+        i = (int64_t)d;
+        if ((double)i < d || (double)i > d)
+            return bh_err_set(err, BH_E_INVALID, "cannot convert float64 to %.*s",
+                              BH_SF(elem_type(f)));
+        *v = bh_jv_i64(s->a, i);
+    }
+    if (f->type == BH_T_INT32 && (i < INT32_MIN || i > INT32_MAX))
+        *v = bh_jv_i64(s->a, (int32_t)(uint32_t)(uint64_t)i);
+    return 0;
+}
+
+static int fix_object(struct sm *s, const struct bh_type *t, struct bh_jv *o, struct bh_err *err);
 
 static int fix_scalar(struct sm *s, const struct bh_field *f, struct bh_jv *v, struct bh_err *err)
 {
@@ -628,10 +634,8 @@ static int fix_scalar(struct sm *s, const struct bh_field *f, struct bh_jv *v, s
     default: /* types that decode themselves, from JSON: their own errors */
         return 0;
     }
-    if (fits && k == BH_JSON_NUM)
-        fix_number(s, f, v);
     if (fits)
-        return 0;
+        return k == BH_JSON_NUM ? fix_number(s, f, v, err) : 0;
     if (f->type == BH_T_STRING && k == BH_JSON_NUM && bh_jv_is_int(v))
         return bh_err_set(err, BH_E_INVALID, "cannot convert int64 to %.*s", BH_SF(elem_type(f)));
     return bh_err_set(err, BH_E_INVALID, "unrecognized type: %s", want);
@@ -678,6 +682,13 @@ static int fix_object(struct sm *s, const struct bh_type *t, struct bh_jv *o, st
             rc = fix_value(s, f, &o->members[i].v, false, err);
     }
     return rc;
+}
+
+int bh_apply_fit(const struct bh_type *t, struct bh_jv *obj, struct bh_arena *a, struct bh_err *err)
+{
+    struct sm s = {a};
+
+    return fix_object(&s, t, obj, err);
 }
 
 int bh_patch_strategic(const struct bh_type *t, struct bh_str doc, struct bh_str patch,

@@ -204,6 +204,9 @@ int bh_admit(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub, voi
         r = pod_create(rq, obj);
     if (r == 0 && !old && hub == &bh_scheduling_v1alpha2_pod_group_kind)
         bh_admit_pod_group(rq, obj);
+    if (r == 0 && old && sub.n == 0 && hub == &bh_core_v1_pod_kind &&
+        bh_admission_on(rq->srv, "DefaultTolerationSeconds", true))
+        default_toleration_seconds(rq, obj);
     if (r == 0 && !old && hub == &bh_core_v1_node_kind &&
         bh_admission_on(rq->srv, "TaintNodesByCondition", true))
         taint_new_node(rq, obj);

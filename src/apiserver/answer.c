@@ -180,6 +180,13 @@ struct bh_str bh_status_json(struct bh_rq *rq, const struct bh_fail *f, bool *re
         }
         d.causes.n = f->causes.n;
     }
+    if (f->more_causes_n > 0) {
+        d.causes.p = bh_new_n(rq->a, struct bh_meta_v1_status_cause, f->more_causes_n);
+        d.causes.n = f->more_causes_n;
+        for (size_t i = 0; i < d.causes.n; i++)
+            d.causes.p[i] = (struct bh_meta_v1_status_cause){
+                f->more_causes[i].reason, f->more_causes[i].message, f->more_causes[i].field};
+    }
     if (f->extra_cause.reason.n > 0 || f->extra_cause.message.n > 0) {
         d.causes.p = bh_new(rq->a, struct bh_meta_v1_status_cause);
         d.causes.p[0] = (struct bh_meta_v1_status_cause){
@@ -210,6 +217,8 @@ void bh_rq_send_fail(struct bh_rq *rq)
                                   .reason = f->reason,
                                   .message = f->text.p ? f->text : f->message};
 
+    if (rq->as != BH_AS_OBJECT && rq->form == BH_FORM_YAML)
+        rq->form = BH_FORM_JSON; /* no such form of a Status: upstream then takes its first */
     if (f->retry_after > 0) {
         res.headers = &retry;
         res.headers_n = 1;
@@ -299,8 +308,9 @@ void bh_rq_answer_obj(struct bh_rq *rq, int http, struct bh_obj *stored)
     } else if (rq->as == BH_AS_PARTIAL_LIST) {
         (void)bh_fail_msg(
             rq, BH_E_NOT_ACCEPTABLE,
-            "you requested PartialObjectMetadataList, but the requested object is not a list (%s)",
-            "");
+            "you requested PartialObjectMetadataList, but the requested object is not a list "
+            "(*%.*s.%.*s)",
+            BH_SF(bh_internal_package(rq->res->hub)), BH_SF(rq->res->hub->kind));
         bh_rq_send_fail(rq);
         return;
     } else if (rq->as != BH_AS_OBJECT) {

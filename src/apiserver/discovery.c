@@ -165,6 +165,9 @@ static void add_hash(struct bh_rq *rq, struct bh_buf *b, const struct bh_kind *k
     /* The stored form of both kinds of events is the core one. */
     if (bh_str_eqc(k->resource, "events"))
         hub = bh_kind_by_gvk(BH_S(""), BH_S("v1"), BH_S("Event"));
+    /* Upstream stores these in the oldest version still. */
+    if (bh_str_eqc(k->resource, "devicetaintrules"))
+        hub = bh_kind_by_gvk(k->group, BH_S("v1alpha3"), k->kind);
     bh_sha256(bh_str_fmt(rq->a, "%.*s/%.*s/%.*s", BH_SF(hub->group), BH_SF(hub->version),
                          BH_SF(hub->kind)),
               sum);

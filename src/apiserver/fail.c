@@ -50,16 +50,29 @@ int bh_fail_err(struct bh_rq *rq, const struct bh_err *err)
     return set(rq, err->code ? err->code : BH_E_INTERNAL, bh_str_dup(rq->a, bh_s(err->msg)));
 }
 
-struct bh_str bh_uint_error(struct bh_rq *rq, struct bh_str s)
+static struct bh_str number_error(struct bh_rq *rq, const char *func, struct bh_str s,
+                                  struct bh_str number)
 {
     BH_AUTO_BUF q = {0};
-    bool digits = s.n > 0;
+    bool digits = number.n > 0;
 
-    for (size_t i = 0; i < s.n; i++)
-        digits &= s.p[i] >= '0' && s.p[i] <= '9';
+    for (size_t i = 0; i < number.n; i++)
+        digits &= number.p[i] >= '0' && number.p[i] <= '9';
     bh_go_quote(&q, s);
-    return bh_str_fmt(rq->a, "strconv.ParseUint: parsing %.*s: %s", BH_SF(bh_buf_str(&q)),
+    return bh_str_fmt(rq->a, "strconv.%s: parsing %.*s: %s", func, BH_SF(bh_buf_str(&q)),
                       digits ? "value out of range" : "invalid syntax");
+}
+
+struct bh_str bh_uint_error(struct bh_rq *rq, struct bh_str s)
+{
+    return number_error(rq, "ParseUint", s, s);
+}
+
+struct bh_str bh_int_error(struct bh_rq *rq, struct bh_str s)
+{
+    bool sign = s.n > 0 && (s.p[0] == '-' || s.p[0] == '+');
+
+    return number_error(rq, "ParseInt", s, bh_str_sub(s, sign ? 1 : 0, s.n));
 }
 
 int bh_fail_text(struct bh_rq *rq, int http, struct bh_str text)

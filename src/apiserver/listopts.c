@@ -12,9 +12,6 @@ static bool truthy(struct bh_str v)
 static int int_option(struct bh_rq *rq, const char *name, int64_t *ret, bool *has)
 {
     const struct bh_str *v = bh_rq_query(rq, name);
-    struct bh_str digits;
-    BH_AUTO_BUF q = {0};
-    bool number = true;
 
     if (!v)
         return 0;
@@ -22,15 +19,7 @@ static int int_option(struct bh_rq *rq, const char *name, int64_t *ret, bool *ha
         *has = true;
     if (bh_str_i64(*v, INT64_MIN, INT64_MAX, ret))
         return 0;
-    digits = *v;
-    if (digits.n > 0 && (digits.p[0] == '-' || digits.p[0] == '+'))
-        digits = bh_str_sub(digits, 1, digits.n);
-    for (size_t i = 0; i < digits.n; i++)
-        number &= digits.p[i] >= '0' && digits.p[i] <= '9';
-    bh_go_quote(&q, *v);
-    return bh_fail_msg(rq, BH_E_BAD_REQUEST, "strconv.ParseInt: parsing %.*s: %s",
-                       BH_SF(bh_buf_str(&q)),
-                       number && digits.n > 0 ? "value out of range" : "invalid syntax");
+    return bh_fail_msg(rq, BH_E_BAD_REQUEST, "%.*s", BH_SF(bh_int_error(rq, *v)));
 }
 
 static const struct bh_fpath *const match_at =

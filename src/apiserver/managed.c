@@ -11,19 +11,29 @@
 struct bh_str bh_manager_of(struct bh_rq *rq)
 {
     struct bh_str ua = rq->user_agent, m;
+    BH_AUTO_BUF b = {0};
 
     if (rq->field_manager.n > 0)
         return rq->field_manager;
     m = bh_str_cut(&ua, '/');
-    if (m.n > MANAGER_BYTES_MAX)
-        m.n = MANAGER_BYTES_MAX;
-    return m.n > 0 ? m : BH_S("unknown");
+    /* What cannot be printed is left out, and no character is cut in two. */
+    for (size_t i = 0, n; i < m.n; i += n) {
+        n = 1;
+        while (i + n < m.n && ((unsigned char)m.p[i + n] & 0xc0) == 0x80)
+            n++;
+        if ((unsigned char)m.p[i] < 0x20 || m.p[i] == 0x7f)
+            continue;
+        if (b.n + n > MANAGER_BYTES_MAX)
+            break;
+        bh_buf_add(&b, m.p + i, n);
+    }
+    return b.n > 0 ? bh_str_dup(rq->a, bh_buf_str(&b)) : BH_S("unknown");
 }
 
 /* Entries to sets. A malformed entry is -BH_E_BAD_REQUEST: the caller then takes the stored ones.
  */
-static int decode_entries(struct bh_arena *a, const struct bh_meta_v1_managed_fields_entry_vec *v,
-                          struct bh_managers *ret)
+int bh_managed_decode(struct bh_arena *a, const struct bh_meta_v1_managed_fields_entry_vec *v,
+                      struct bh_managers *ret)
 {
     ret->p = bh_new_n(a, struct bh_manager, v->n + 2);
     ret->n = 0;
@@ -43,8 +53,7 @@ static int decode_entries(struct bh_arena *a, const struct bh_meta_v1_managed_fi
 }
 
 /* Back into the struct, through the JSON text, which also sorts. */
-static int store_entries(struct bh_rq *rq, struct bh_managers *m,
-                         struct bh_meta_v1_object_meta *meta)
+int bh_managed_store(struct bh_rq *rq, struct bh_managers *m, struct bh_meta_v1_object_meta *meta)
 {
     BH_AUTO_BUF b = {0};
     struct bh_err err = {0};
@@ -65,6 +74,8 @@ static int store_entries(struct bh_rq *rq, struct bh_managers *m,
 
 static bool is_reset(const struct bh_meta_v1_managed_fields_entry_vec *v)
 {
+    if (v->n == 0)
+        return v->p != NULL;
     return v->n == 1 && v->p[0].manager.n + v->p[0].operation.n + v->p[0].api_version.n +
                                 v->p[0].fields_type.n + v->p[0].fields_v_1.n +
                                 v->p[0].subresource.n ==
@@ -140,7 +151,7 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
                                            .time = rq->now},
                                   .convert = &conv};
     struct bh_fset *reset = NULL;
-    bool given = sub.n == 0 && m->managed_fields.n > 0;
+    bool given = sub.n == 0 && m->managed_fields.p;
     struct bh_err err = {0};
     int r;
 
@@ -151,9 +162,9 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
         if (old)
             return 0;
     }
-    if (!given || decode_entries(rq->a, &m->managed_fields, &managers) < 0) {
+    if (!given || bh_managed_decode(rq->a, &m->managed_fields, &managers) < 0) {
         given = false;
-        if (!om || decode_entries(rq->a, &om->managed_fields, &managers) < 0)
+        if (!om || bh_managed_decode(rq->a, &om->managed_fields, &managers) < 0)
             managers = (struct bh_managers){NULL, 0};
     }
     if (old && managers.n == 0) {
@@ -177,5 +188,5 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
     }
     if (bh_managers_update(&managers, &u, rq->a, NULL, &err) < 0)
         return bh_fail_err(rq, &err);
-    return store_entries(rq, &managers, m);
+    return bh_managed_store(rq, &managers, m);
 }

@@ -64,13 +64,60 @@ static struct bh_str log_query(struct bh_rq *rq)
     return bh_str_dup(rq->a, bh_buf_str(&b));
 }
 
+static int whole(struct bh_rq *rq, const char *name, bool *ret_given, int64_t *ret)
+{
+    const struct bh_str *v = bh_rq_query(rq, name);
+
+    *ret_given = v != NULL;
+    if (!v || bh_str_i64(*v, INT64_MIN, INT64_MAX, ret))
+        return 0;
+    return bh_fail_msg(rq, BH_E_BAD_REQUEST, "%.*s", BH_SF(bh_int_error(rq, *v)));
+}
+
+/* Reads and checks the options that limit what is answered. */
+static int check_options(struct bh_rq *rq)
+{
+    const struct bh_str *since = bh_rq_query(rq, "sinceTime");
+    struct bh_field_errs errs = {.a = rq->a};
+    int64_t tail = 0, limit = 0, seconds = 0;
+    bool has_tail, has_limit, has_seconds;
+    struct bh_err err = {0};
+    struct bh_time t;
+    int r = whole(rq, "sinceSeconds", &has_seconds, &seconds);
+
+    if (r == 0 && since && bh_time_parse(*since, &t, &err) < 0)
+        r = bh_fail_msg(rq, BH_E_BAD_REQUEST, "%s", err.msg);
+    if (r == 0)
+        r = whole(rq, "tailLines", &has_tail, &tail);
+    if (r == 0)
+        r = whole(rq, "limitBytes", &has_limit, &limit);
+    if (r < 0)
+        return r;
+    if (has_tail && tail < 0)
+        bh_fe_invalid_i64(&errs, BH_FP(NULL, "tailLines"), tail,
+                          "must be greater than or equal to 0");
+    if (has_limit && limit < 1)
+        bh_fe_invalid_i64(&errs, BH_FP(NULL, "limitBytes"), limit, "must be greater than 0");
+    if (has_seconds && since)
+        bh_fe_forbidden(&errs, BH_FP(NULL, ""),
+                        "at most one of `sinceTime` or `sinceSeconds` may be specified");
+    else if (has_seconds && seconds < 1)
+        bh_fe_invalid_i64(&errs, BH_FP(NULL, "sinceSeconds"), seconds, "must be greater than 0");
+    if (errs.n > 0)
+        return bh_fail_invalid(rq, BH_S(""), BH_S("PodLogOptions"), rq->ri.name, &errs);
+    return 0;
+}
+
 int bh_pod_log(struct bh_rq *rq)
 {
     const struct bh_str *asked = bh_rq_query(rq, "container");
     const struct bh_core_v1_pod *p;
     struct bh_str container = asked ? *asked : BH_S("");
     struct bh_obj *o = bh_wc_get(rq->res->wc, bh_rq_key(rq, rq->res, rq->ri.ns, rq->ri.name));
+    int r = check_options(rq);
 
+    if (r < 0)
+        return r;
     if (!o)
         return bh_fail_not_found(rq, BH_S(""), BH_S("pods"), rq->ri.name);
     p = bh_obj_struct(o);

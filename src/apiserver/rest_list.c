@@ -1,6 +1,7 @@
 /* Lists: the blocks of the cache are sent as they are, between a head and a tail. */
 #include "apiserver/rest_list.h"
 #include "api/gen/meta_v1.h"
+#include "apiserver/body.h"
 #include "apiserver/convert.h"
 #include "apiserver/listopts.h"
 #include "apiserver/select.h"
@@ -175,8 +176,8 @@ int bh_list_answer(struct bh_rq *rq, struct bh_list_page *p)
     if (rq->as == BH_AS_PARTIAL)
         return bh_fail_msg(
             rq, BH_E_NOT_ACCEPTABLE,
-            "you requested PartialObjectMetadata, but the requested object is a list (%.*s)",
-            BH_SF(rq->kind->list_kind));
+            "you requested PartialObjectMetadata, but the requested object is a list (*%.*s.%.*s)",
+            BH_SF(bh_internal_package(rq->res->hub)), BH_SF(rq->res->hub->list_kind));
     if (rq->as == BH_AS_TABLE) {
         struct bh_table_opts o = {.version = rq->as_version,
                                   .rv = p->rv,

@@ -20,9 +20,8 @@ int bh_rest_create(struct bh_rq *rq)
     return bh_write_create(rq, obj);
 }
 
-static int create_by_put(struct bh_rq *rq, void *obj)
+int bh_may_create(struct bh_rq *rq)
 {
-    struct bh_meta_v1_object_meta *m = bh_meta_of(rq->kind, obj);
     struct bh_authz_attrs at = {.user = &rq->user,
                                 .verb = BH_S("create"),
                                 .group = rq->ri.group,
@@ -31,17 +30,27 @@ static int create_by_put(struct bh_rq *rq, void *obj)
                                 .ns = rq->ri.ns,
                                 .name = rq->ri.name};
     char reason[256];
-    int64_t v;
+
+    if (bh_rq_allowed(rq, &at, reason, sizeof(reason)))
+        return 0;
+    return bh_fail_forbidden(
+        rq, rq->kind, rq->ri.name,
+        "User \"%.*s\" cannot create resource \"%.*s\" in API group \"%.*s\"%s",
+        BH_SF(rq->user.name), BH_SF(rq->ri.res), BH_SF(rq->ri.group),
+        rq->ri.ns.n > 0 ? bh_str_fmt(rq->a, " in the namespace \"%.*s\"", BH_SF(rq->ri.ns)).p
+                        : " at the cluster scope");
+}
+
+static int create_by_put(struct bh_rq *rq, void *obj)
+{
+    struct bh_meta_v1_object_meta *m = bh_meta_of(rq->kind, obj);
+    int r;
 
     if (rq->ri.sub.n > 0 || !bh_rules_create_on_update(rq->res->hub))
         return bh_fail_not_found(rq, rq->kind->group, rq->kind->resource, rq->ri.name);
-    if (!bh_rq_allowed(rq, &at, reason, sizeof(reason)))
-        return bh_fail_forbidden(
-            rq, rq->kind, rq->ri.name,
-            "User \"%.*s\" cannot create resource \"%.*s\" in API group \"%.*s\"%s",
-            BH_SF(rq->user.name), BH_SF(rq->ri.res), BH_SF(rq->ri.group),
-            rq->ri.ns.n > 0 ? bh_str_fmt(rq->a, " in the namespace \"%.*s\"", BH_SF(rq->ri.ns)).p
-                            : " at the cluster scope");
+    r = bh_may_create(rq);
+    if (r < 0)
+        return r;
     if (m->uid.n > 0)
         return bh_fail_conflict(
             rq, rq->kind, rq->ri.name,
@@ -49,8 +58,7 @@ static int create_by_put(struct bh_rq *rq, void *obj)
             "AdditionalErrorMsg: Precondition failed: UID in precondition: %.*s, UID in object "
             "meta: ",
             BH_SF(bh_rq_key(rq, rq->res, rq->ri.ns, rq->ri.name)), BH_SF(m->uid));
-    if (bh_str_i64(m->resource_version, 1, INT64_MAX, &v))
-        return bh_fail_not_found(rq, rq->kind->group, rq->kind->resource, rq->ri.name);
+    m->resource_version = BH_S(""); /* there is nothing that it could be the version of */
     return bh_write_create(rq, obj);
 }
 

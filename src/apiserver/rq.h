@@ -21,6 +21,10 @@
 struct bh_meta_v1_object_meta;
 struct bh_resource;
 
+struct bh_cause {
+    struct bh_str reason, message, field;
+};
+
 /* A refusal, in the terms of metav1.Status. */
 struct bh_fail {
     int http;
@@ -28,9 +32,9 @@ struct bh_fail {
     bool details; /* write details even when all below is empty */
     struct bh_str name, group, kind, uid;
     struct bh_field_errs causes;
-    struct {
-        struct bh_str reason, message, field;
-    } extra_cause; /* one cause that is no field error */
+    struct bh_cause extra_cause;        /* one cause that is no field error */
+    const struct bh_cause *more_causes; /* or many */
+    size_t more_causes_n;
     int retry_after;
     struct bh_str text; /* p != NULL: a plain text answer instead of a Status */
 };
@@ -103,6 +107,7 @@ int bh_fail_err(struct bh_rq *rq, const struct bh_err *err); /* code, reason and
 int bh_fail_plain(struct bh_rq *rq, const char *fmt, ...) BH_PRINTF(2, 3);
 struct bh_str bh_uint_error(struct bh_rq *rq,
                             struct bh_str s); /* why s is no uint64, in Go's words */
+struct bh_str bh_int_error(struct bh_rq *rq, struct bh_str s); /* the same of an int64 */
 int bh_fail_text(struct bh_rq *rq, int http, struct bh_str text);
 int bh_fail_generic(struct bh_rq *rq,
                     enum bh_code code); /* upstream's fixed texts for 404, 405, 415 …, details {} */

@@ -190,7 +190,7 @@ static int already_exists(struct bh_rq *rq, const struct bh_obj *have, struct bh
                          BH_SF(bh_qualified(rq, rq->kind->group, rq->kind->resource)), BH_SF(name));
 }
 
-int bh_write_create(struct bh_rq *rq, void *obj)
+static int create(struct bh_rq *rq, void *obj, bool applied)
 {
     const struct bh_kind *hub = rq->res->hub;
     struct bh_field_errs errs = {.a = rq->a};
@@ -209,7 +209,7 @@ int bh_write_create(struct bh_rq *rq, void *obj)
     bh_dedup_owners(rq, m);
     fill_system_fields(rq, m);
     r = check_create_version(rq, m);
-    if (r == 0)
+    if (r == 0 && !applied)
         r = bh_managed_keep(rq, hub, h, NULL, BH_S(""));
     if (r == 0)
         r = bh_admit(rq, hub, BH_S(""), h, NULL);
@@ -242,6 +242,16 @@ int bh_write_create(struct bh_rq *rq, void *obj)
         return 0;
     }
     return bh_write_submit(rq, BH_STORE_CREATE, rq->res, h, 201);
+}
+
+int bh_write_create(struct bh_rq *rq, void *obj)
+{
+    return create(rq, obj, false);
+}
+
+int bh_write_create_applied(struct bh_rq *rq, void *obj)
+{
+    return create(rq, obj, true);
 }
 
 /* ---- update ---- */
@@ -324,6 +334,56 @@ static bool same_bytes(const struct bh_obj *old, struct bh_str json)
     return bh_str_eq(tail, otail);
 }
 
+/* A write that changes nothing but the times of managedFields entries does not change these either.
+ * True when times were taken from old: *ret_saved then is what stood there. */
+static bool keep_times(struct bh_rq *rq, struct bh_meta_v1_object_meta *m,
+                       const struct bh_meta_v1_object_meta *old, struct bh_time **ret_saved)
+{
+    struct bh_meta_v1_managed_fields_entry *e = m->managed_fields.p;
+    const struct bh_meta_v1_managed_fields_entry *o = old->managed_fields.p;
+    bool differ = false;
+
+    if (m->managed_fields.n != old->managed_fields.n)
+        return false;
+    for (size_t i = 0; i < m->managed_fields.n; i++) {
+        if (!bh_str_eq(e[i].manager, o[i].manager) || !bh_str_eq(e[i].operation, o[i].operation) ||
+            !bh_str_eq(e[i].subresource, o[i].subresource) ||
+            !bh_str_eq(e[i].api_version, o[i].api_version) ||
+            !bh_str_eq(e[i].fields_v_1, o[i].fields_v_1))
+            return false;
+        differ |= e[i].time.sec != o[i].time.sec;
+    }
+    if (!differ)
+        return false;
+    *ret_saved = bh_new_n(rq->a, struct bh_time, m->managed_fields.n);
+    for (size_t i = 0; i < m->managed_fields.n; i++) {
+        (*ret_saved)[i] = e[i].time;
+        e[i].time = o[i].time;
+    }
+    return true;
+}
+
+/* Encodes h; true when that says the same as what is stored. */
+static bool encode_update(struct bh_rq *rq, const struct bh_update *u, void *h, const void *old,
+                          struct bh_buf *out)
+{
+    const struct bh_kind *hub = rq->res->hub;
+    struct bh_meta_v1_object_meta *m = bh_meta_of(hub, h);
+    struct bh_time *saved = NULL;
+    bool kept = keep_times(rq, m, bh_meta_const(hub, old), &saved);
+
+    bh_obj_encode(hub, h, out);
+    if (same_bytes(u->old, bh_buf_str(out)))
+        return true;
+    if (kept) {
+        for (size_t i = 0; i < m->managed_fields.n; i++)
+            m->managed_fields.p[i].time = saved[i];
+        bh_buf_clear(out);
+        bh_obj_encode(hub, h, out);
+    }
+    return false;
+}
+
 static int answer_unchanged(struct bh_rq *rq, const struct bh_update *u)
 {
     if (u->old->rv == 0) {
@@ -384,6 +444,7 @@ static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h,
     if (rq->dry_run) {
         BH_AUTO_OBJ *dry = NULL;
 
+        (void)encode_update(rq, u, h, old, &json);
         bh_meta_of(hub, h)->resource_version = bh_meta_const(hub, old)->resource_version;
         dry = bh_write_dry(rq, hub, h);
         if (!dry)
@@ -391,8 +452,7 @@ static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h,
         bh_rq_answer_obj(rq, 200, dry);
         return 0;
     }
-    bh_obj_encode(hub, h, &json);
-    if (same_bytes(u->old, bh_buf_str(&json))) {
+    if (encode_update(rq, u, h, old, &json)) {
         r = answer_unchanged(rq, u);
         if (r <= 0)
             return r;
@@ -410,10 +470,15 @@ static int keep_managed(struct bh_rq *rq, const struct bh_update *u, void *asked
     void *doc = asked;
     int r;
 
+    if (u->applied) {
+        bh_meta_of(hub, h)->managed_fields = bh_meta_of(hub, asked)->managed_fields;
+        return 0;
+    }
     if (bh_str_eqc(u->sub, "status") && status && !(status->flags & BH_F_PTR)) {
         doc = bh_arena_memdup(rq->a, h, hub->type->size);
         memcpy((char *)doc + status->off, (char *)asked + status->off, status->msg->size);
-    } else if (u->sub.n > 0) {
+    } else if (u->sub.n > 0 && !bh_str_eqc(u->sub, "ephemeralcontainers") &&
+               !bh_str_eqc(u->sub, "resize")) {
         doc = h;
     }
     r = bh_managed_keep(rq, hub, doc, u->old, u->sub);

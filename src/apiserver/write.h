@@ -2,6 +2,8 @@
 #ifndef BH_APISERVER_WRITE_H
 #define BH_APISERVER_WRITE_H
 
+#include "api/fieldpath.h"
+#include "api/gen/meta_v1.h"
 #include "apiserver/rq.h"
 #include "apiserver/server_int.h"
 
@@ -14,6 +16,10 @@ struct bh_write_by {
 /* Creates from obj, the struct of rq->kind after decoding (name and namespace checked). Answers
  * 201. */
 BH_MUST int bh_write_create(struct bh_rq *rq, void *obj);
+/* The same of an apply: its managedFields are decided already. */
+BH_MUST int bh_write_create_applied(struct bh_rq *rq, void *obj);
+/* rest_write.c: whether the asker may also create what the request names (403 otherwise). */
+BH_MUST int bh_may_create(struct bh_rq *rq);
 /* Replaces old (from the head) by obj, struct of rq->kind after decoding and defaulting. sub:
  * subresource. Answers 200. unconditional_ok: a missing resourceVersion is fine. */
 struct bh_update {
@@ -21,8 +27,7 @@ struct bh_update {
     void *obj; /* struct of rq->kind */
     struct bh_str sub;
     const char *verb; /* "update" or "patch" */
-    const struct bh_managed_result
-        *applied; /* of an apply: managedFields are decided already; NULL otherwise */
+    bool applied;     /* an apply: managedFields of obj are decided already */
 };
 BH_MUST int bh_write_update(struct bh_rq *rq, const struct bh_update *u);
 /* Hands a finished hub struct to the pipeline; the request is answered with http when it is
@@ -66,5 +71,12 @@ BH_MUST int bh_rest_binding(struct bh_rq *rq);
 BH_MUST int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
                             const struct bh_obj *old, struct bh_str sub);
 struct bh_str bh_manager_of(struct bh_rq *rq);
+/* Entries to sets; one that is malformed makes it -BH_E_BAD_REQUEST. */
+BH_MUST int bh_managed_decode(struct bh_arena *a,
+                              const struct bh_meta_v1_managed_fields_entry_vec *v,
+                              struct bh_managers *ret);
+/* Sets to the entries of meta, sorted. */
+BH_MUST int bh_managed_store(struct bh_rq *rq, struct bh_managers *m,
+                             struct bh_meta_v1_object_meta *meta);
 
 #endif

@@ -137,7 +137,8 @@ static void owner(struct bh_field_errs *e, const struct bh_fpath *at,
     struct bh_str version =
         slash < 0 ? o->api_version : bh_str_sub(o->api_version, (size_t)slash + 1, SIZE_MAX);
 
-    if (version.n == 0)
+    /* With two slashes it is no version at all. */
+    if (version.n == 0 || bh_str_chr(version, '/', 0) >= 0)
         bh_fe_invalid(e, BH_FP(at, "apiVersion"), o->api_version, "version must not be empty");
     if (o->kind.n == 0)
         bh_fe_invalid(e, BH_FP(at, "kind"), o->kind, "must not be empty");
@@ -195,6 +196,15 @@ static void managers(struct bh_field_errs *e, const struct bh_fpath *at,
             bh_fe_invalid(e, BH_FP(ix, "fieldsType"), f->fields_type, "must be `FieldsV1`");
         if (f->manager.n > MANAGER_BYTES_MAX)
             bh_fe_too_long(e, BH_FP(ix, "manager"), MANAGER_BYTES_MAX);
+        for (size_t k = 0; k < f->manager.n; k++) {
+            unsigned char c = (unsigned char)f->manager.p[k];
+
+            if (c >= 0x20 && c != 0x7f)
+                continue;
+            bh_fe_invalid(e, BH_FP(ix, "manager"), f->manager,
+                          "invalid character U+%04X (at position %zu)", c, k);
+            break;
+        }
         if (f->subresource.n > 256)
             bh_fe_too_long(e, BH_FP(ix, "subresource"), 256);
     }
