@@ -1,7 +1,6 @@
 /* Subresources of pods that act instead of storing what was sent: binding, eviction, log. */
 #include "api/gen/core_v1.h"
 #include "api/gen/meta_v1.h"
-#include "api/gen/policy_v1.h"
 #include "apiserver/body.h"
 #include "apiserver/pod_log.h"
 #include "apiserver/write.h"
@@ -154,40 +153,6 @@ int bh_rest_binding(struct bh_rq *rq)
     return bind(rq, pods, b, old);
 }
 
-/* ---- eviction ---- */
-
-/* The older version of the form is taken too. */
-static int decode_eviction(struct bh_rq *rq, void **ret)
-{
-    struct bh_str api_version, kind;
-
-    if (bh_json_peek_kind(rq->body, rq->a, &api_version, &kind, NULL) == 0 &&
-        bh_str_eqc(api_version, "policy/v1beta1") && bh_str_eqc(kind, "Eviction"))
-        return bh_body_decode_json(rq, &bh_policy_v1_eviction_kind, rq->body, ret);
-    return bh_body_decode(rq, &bh_policy_v1_eviction_kind, ret);
-}
-
-static int evict(struct bh_rq *rq)
-{
-    struct bh_policy_v1_eviction *e;
-    struct bh_obj *old;
-    void *msg = NULL;
-    int r = bh_options_write(rq, "CreateOptions");
-
-    if (r == 0)
-        r = decode_eviction(rq, &msg);
-    if (r < 0)
-        return r;
-    e = msg;
-    if (!bh_str_eq(e->metadata.name, rq->ri.name))
-        return bh_fail_msg(rq, BH_E_BAD_REQUEST,
-                           "name in URL does not match name in Eviction object");
-    r = bh_rq_head(rq, &old);
-    if (r < 0)
-        return r;
-    return bh_rest_evict(rq, old, e->delete_options, acted);
-}
-
 /* ---- which ---- */
 
 int bh_rest_sub(struct bh_rq *rq)
@@ -199,7 +164,7 @@ int bh_rest_sub(struct bh_rq *rq)
     if (bh_str_eqc(sub, "binding"))
         return bh_rest_binding(rq);
     if (bh_str_eqc(sub, "eviction"))
-        return evict(rq);
+        return bh_rest_eviction(rq, acted);
     if (bh_str_eqc(sub, "log"))
         return bh_pod_log(rq);
     return 1;

@@ -1,7 +1,11 @@
-/* Cells of workloads and of what guards them. */
+/* Cells of what runs pods, of what guards them, and of services. */
 #include "apiserver/table_columns.h"
 
+#include "api/gen/apps_v1.h"
+#include "api/gen/core_v1.h"
 #include "api/gen/policy_v1.h"
+#include "api/label_selector.h"
+#include "base/arena.h"
 #include "base/buf.h"
 
 static void int_or_string(bool set, struct bh_intstr v, struct bh_buf *out)
@@ -37,9 +41,193 @@ static void budget_allowed(const void *obj, struct bh_time now, struct bh_buf *o
         out, ((const struct bh_policy_v1_pod_disruption_budget *)obj)->status.disruptions_allowed);
 }
 
+/* ---- what templates show ---- */
+
+static void list_cell(const struct bh_core_v1_container_vec *v, bool images, struct bh_buf *out)
+{
+    BH_AUTO_BUF b = {0};
+
+    for (size_t i = 0; i < v->n; i++) {
+        bh_buf_addz(&b, i ? "," : "");
+        bh_buf_adds(&b, images ? v->p[i].image : v->p[i].name);
+    }
+    bh_cell_str(out, bh_buf_str(&b));
+}
+
+static void labels_cell(const struct bh_str_map *m, struct bh_buf *out)
+{
+    BH_AUTO_BUF b = {0};
+
+    for (size_t i = 0; i < m->n; i++) {
+        bh_buf_addz(&b, i ? "," : "");
+        bh_buf_adds(&b, m->p[i].key);
+        bh_buf_addc(&b, '=');
+        bh_buf_adds(&b, m->p[i].value);
+    }
+    bh_cell_str(out, m->n ? bh_buf_str(&b) : BH_S("<none>"));
+}
+
+/* empty: what is shown when nothing is selected by name. */
+static void selector_cell(const struct bh_meta_v1_label_selector *s, const char *empty,
+                          struct bh_buf *out)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_label_selector sel;
+    struct bh_str text;
+
+    if (!bh_label_selector_of(a, s, &sel)) {
+        bh_cell_str(out, BH_S("<invalid>"));
+        return;
+    }
+    text = sel.nothing ? BH_S("") : bh_label_selector_str(a, &sel);
+    bh_cell_str(out, text.n ? text : bh_s(empty));
+}
+
+#define CELL(name, type, body)                                                                     \
+    static void name(const void *obj, struct bh_time now, struct bh_buf *out)                      \
+    {                                                                                              \
+        const struct type *o = obj;                                                                \
+                                                                                                   \
+        (void)now;                                                                                 \
+        body;                                                                                      \
+    }
+
+#define RS  bh_apps_v1_replica_set
+#define RC  bh_core_v1_replication_controller
+#define STS bh_apps_v1_stateful_set
+#define DEP bh_apps_v1_deployment
+#define SVC bh_core_v1_service
+
+CELL(rs_desired, RS, bh_buf_add_i64(out, o->spec.replicas))
+CELL(rs_current, RS, bh_buf_add_i64(out, o->status.replicas))
+CELL(rs_ready, RS, bh_buf_add_i64(out, o->status.ready_replicas))
+CELL(rs_containers, RS, list_cell(&o->spec.template.spec.containers, false, out))
+CELL(rs_images, RS, list_cell(&o->spec.template.spec.containers, true, out))
+CELL(rs_selector, RS, selector_cell(o->spec.selector, "<none>", out))
+
+static const struct bh_core_v1_container_vec *rc_pods(const struct RC *o)
+{
+    static const struct bh_core_v1_container_vec none;
+
+    return o->spec.template ? &o->spec.template->spec.containers : &none;
+}
+
+CELL(rc_desired, RC, bh_buf_add_i64(out, o->spec.replicas))
+CELL(rc_current, RC, bh_buf_add_i64(out, o->status.replicas))
+CELL(rc_ready, RC, bh_buf_add_i64(out, o->status.ready_replicas))
+CELL(rc_containers, RC, list_cell(rc_pods(o), false, out))
+CELL(rc_images, RC, list_cell(rc_pods(o), true, out))
+CELL(rc_selector, RC, labels_cell(&o->spec.selector, out))
+
+CELL(sts_ready, STS,
+     bh_cell_fmt(out, "%d/%d", (int)o->status.ready_replicas, (int)o->spec.replicas))
+CELL(sts_containers, STS, list_cell(&o->spec.template.spec.containers, false, out))
+CELL(sts_images, STS, list_cell(&o->spec.template.spec.containers, true, out))
+
+CELL(dep_ready, DEP,
+     bh_cell_fmt(out, "%d/%d", (int)o->status.ready_replicas, (int)o->spec.replicas))
+CELL(dep_updated, DEP, bh_buf_add_i64(out, o->status.updated_replicas))
+CELL(dep_available, DEP, bh_buf_add_i64(out, o->status.available_replicas))
+CELL(dep_containers, DEP, list_cell(&o->spec.template.spec.containers, false, out))
+CELL(dep_images, DEP, list_cell(&o->spec.template.spec.containers, true, out))
+CELL(dep_selector, DEP, selector_cell(o->spec.selector, "", out))
+
+/* ---- services ---- */
+
+static struct bh_str ingress_name(const struct bh_core_v1_load_balancer_ingress *i)
+{
+    return i->ip.n ? i->ip : i->hostname;
+}
+
+/* Sorted, each once: the next one above last. */
+static struct bh_str next_ingress(const struct bh_core_v1_load_balancer_ingress_vec *v,
+                                  struct bh_str last)
+{
+    struct bh_str best = BH_S("");
+
+    for (size_t i = 0; i < v->n; i++) {
+        struct bh_str s = ingress_name(&v->p[i]);
+
+        if (s.n && bh_str_cmp(s, last) > 0 && (!best.n || bh_str_cmp(s, best) < 0))
+            best = s;
+    }
+    return best;
+}
+
+static void service_external(const void *obj, struct bh_time now, struct bh_buf *out)
+{
+    const struct SVC *o = obj;
+    bool balanced = bh_str_eqc(o->spec.type, "LoadBalancer");
+    struct bh_str s = BH_S("");
+    BH_AUTO_BUF b = {0};
+
+    (void)now;
+    if (bh_str_eqc(o->spec.type, "ExternalName")) {
+        bh_cell_str(out, o->spec.external_name);
+        return;
+    }
+    while (balanced && (s = next_ingress(&o->status.load_balancer.ingress, s)).n) {
+        bh_buf_addz(&b, b.n ? "," : "");
+        bh_buf_adds(&b, s);
+    }
+    for (size_t i = 0; i < o->spec.external_ips.n; i++) {
+        bh_buf_addz(&b, b.n ? "," : "");
+        bh_buf_adds(&b, o->spec.external_ips.p[i]);
+    }
+    bh_cell_str(out, b.n ? bh_buf_str(&b) : balanced ? BH_S("<pending>") : BH_S("<none>"));
+}
+
+static void service_ports(const void *obj, struct bh_time now, struct bh_buf *out)
+{
+    const struct SVC *o = obj;
+    BH_AUTO_BUF b = {0};
+
+    (void)now;
+    for (size_t i = 0; i < o->spec.ports.n; i++) {
+        const struct bh_core_v1_service_port *p = &o->spec.ports.p[i];
+
+        bh_buf_addf(&b, "%s%d", i ? "," : "", (int)p->port);
+        if (p->node_port > 0)
+            bh_buf_addf(&b, ":%d", (int)p->node_port);
+        bh_buf_addf(&b, "/%.*s", BH_SF(p->protocol));
+    }
+    bh_cell_str(out, b.n ? bh_buf_str(&b) : BH_S("<none>"));
+}
+
+CELL(service_type, SVC, bh_cell_str(out, o->spec.type))
+CELL(service_ip, SVC,
+     bh_cell_str(out, o->spec.cluster_ips.n ? o->spec.cluster_ips.p[0] : BH_S("<none>")))
+CELL(service_selector, SVC, labels_cell(&o->spec.selector, out))
+
 const struct bh_column_entry bh_columns_workload[] = {
     {"poddisruptionbudget_min_available", budget_min},
     {"poddisruptionbudget_max_unavailable", budget_max},
     {"poddisruptionbudget_allowed_disruptions", budget_allowed},
+    {"replicaset_desired", rs_desired},
+    {"replicaset_current", rs_current},
+    {"replicaset_ready", rs_ready},
+    {"replicaset_containers", rs_containers},
+    {"replicaset_images", rs_images},
+    {"replicaset_selector", rs_selector},
+    {"replicationcontroller_desired", rc_desired},
+    {"replicationcontroller_current", rc_current},
+    {"replicationcontroller_ready", rc_ready},
+    {"replicationcontroller_containers", rc_containers},
+    {"replicationcontroller_images", rc_images},
+    {"replicationcontroller_selector", rc_selector},
+    {"statefulset_ready", sts_ready},
+    {"statefulset_containers", sts_containers},
+    {"statefulset_images", sts_images},
+    {"deployment_ready", dep_ready},
+    {"deployment_up_to_date", dep_updated},
+    {"deployment_available", dep_available},
+    {"deployment_containers", dep_containers},
+    {"deployment_images", dep_images},
+    {"deployment_selector", dep_selector},
+    {"service_type", service_type},
+    {"service_cluster_ip", service_ip},
+    {"service_external_ip", service_external},
+    {"service_port_s", service_ports},
+    {"service_selector", service_selector},
     {NULL, NULL},
 };

@@ -64,6 +64,11 @@ BH_MUST int bh_rest_evict(struct bh_rq *rq, struct bh_obj *old,
                           const struct bh_meta_v1_delete_options *given, bh_pipeline_done done);
 BH_MUST int bh_rest_delete_obj(struct bh_rq *rq, struct bh_obj *old,
                                const struct bh_meta_v1_delete_options *o);
+/* rest_evict.c: POST of an Eviction to a pod; done answers. */
+BH_MUST int bh_rest_eviction(struct bh_rq *rq, bh_pipeline_done done);
+/* Asks the budget of a pod for its eviction, and takes one from what it allows unless this is a dry
+ * run. 0 when nothing stands against it. */
+BH_MUST int bh_budget_take(struct bh_rq *rq, const struct bh_obj *pod);
 /* rest_sub.c: POST of a Binding, to pods/x/binding or to bindings. */
 BH_MUST int bh_rest_binding(struct bh_rq *rq);
 

@@ -6,8 +6,15 @@
 #include "controllers/controllers_int.h"
 
 static const struct ctl_controller *const all[] = {
-    &ctl_resource_claim, &ctl_device_taint_eviction, &ctl_node_lifecycle, &ctl_taint_eviction,
-    &ctl_pod_gc,         &ctl_podgroup_protection,   &ctl_namespace,      &ctl_garbage_collector,
+    &ctl_resource_claim,
+    &ctl_device_taint_eviction,
+    &ctl_node_lifecycle,
+    &ctl_taint_eviction,
+    &ctl_pod_gc,
+    &ctl_podgroup_protection,
+    &ctl_disruption,
+    &ctl_namespace,
+    &ctl_garbage_collector,
 };
 
 struct bh_controllers {

@@ -48,6 +48,7 @@ extern const struct ctl_controller ctl_pod_gc;
 extern const struct ctl_controller ctl_garbage_collector;
 extern const struct ctl_controller ctl_namespace;
 extern const struct ctl_controller ctl_podgroup_protection;
+extern const struct ctl_controller ctl_disruption;
 
 /* Phase Succeeded or Failed, or deleted before it got a node: nothing of it will run any more. */
 bool ctl_pod_done(const struct bh_core_v1_pod *pod);

@@ -1,7 +1,7 @@
 /* Pods: what is accepted but most likely not meant, in upstream's order and words. */
 #include <string.h>
 
-#include "apiserver/validate/validate_pod.h"
+#include "apiserver/validate/validate_workload.h"
 
 struct warner {
     const struct bh_rules_env *env;
@@ -558,6 +558,14 @@ static void spec_and_meta(const struct warner *w, const struct bh_fpath *at,
                 s->dns_config->nameservers.p[i]);
     for (size_t i = 0; i < s->host_aliases.n; i++)
         address(w, BH_FP(BH_FPI(BH_FP(spec, "hostAliases"), i), "ip"), s->host_aliases.p[i].ip);
+}
+
+void bh_v_template_warn(const struct bh_rules_env *env, const struct bh_fpath *at,
+                        const struct bh_core_v1_pod_template_spec *t, struct bh_str_vec *out)
+{
+    const struct warner w = {env, out};
+
+    spec_and_meta(&w, at, &t->spec, &t->metadata);
 }
 
 /* Only people create pods by hand; updates come from programs, and are not judged. */

@@ -121,16 +121,24 @@ static const struct bh_rules *find_in(const struct bh_rules *t, size_t n, const 
     return NULL;
 }
 
+/* The tables of the files of this folder. */
+static const struct {
+    const struct bh_rules *rules;
+    const size_t *n;
+} tables[] = {
+    {bh_rules_resource, &bh_rules_resource_n}, {bh_rules_core, &bh_rules_core_n},
+    {bh_rules_storage, &bh_rules_storage_n},   {bh_rules_workload, &bh_rules_workload_n},
+    {bh_rules_cluster, &bh_rules_cluster_n},
+};
+
 const struct bh_rules *bh_rules_find(const struct bh_kind *k)
 {
     const struct bh_kind *hub = bh_kind_hub(k);
-    const struct bh_rules *r = find_in(bh_rules_resource, bh_rules_resource_n, hub);
+    const struct bh_rules *r = NULL;
 
-    if (!r)
-        r = find_in(bh_rules_core, bh_rules_core_n, hub);
-    if (!r)
-        r = find_in(bh_rules_storage, bh_rules_storage_n, hub);
-    return r ? r : find_in(bh_rules_cluster, bh_rules_cluster_n, hub);
+    for (size_t i = 0; i < BH_COUNT(tables) && !r; i++)
+        r = find_in(tables[i].rules, *tables[i].n, hub);
+    return r;
 }
 
 static void default_in(const struct bh_default_rule *t, size_t n, const struct bh_rules_env *env,
@@ -147,6 +155,7 @@ void bh_rules_default(const struct bh_rules_env *env, const struct bh_kind *k, v
     default_in(bh_defaults_resource, bh_defaults_resource_n, env, k, obj);
     default_in(bh_defaults_core, bh_defaults_core_n, env, k, obj);
     default_in(bh_defaults_storage, bh_defaults_storage_n, env, k, obj);
+    default_in(bh_defaults_workload, bh_defaults_workload_n, env, k, obj);
 }
 
 bool bh_rules_unconditional_update(const struct bh_kind *k)

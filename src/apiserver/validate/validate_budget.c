@@ -45,6 +45,28 @@ void bh_v_at_most_100_percent(struct bh_field_errs *e, const struct bh_fpath *at
         bh_fe_invalid(e, at, v.s, "must not be greater than 100%%");
 }
 
+int bh_v_int_or_percent_value(struct bh_intstr v)
+{
+    int64_t n = 0;
+    int p = 0;
+
+    if (!v.is_str)
+        return v.i;
+    if (percent(v.s, &p))
+        return p;
+    return bh_str_i64(v.s, INT32_MIN, INT32_MAX, &n) ? (int)n : 0;
+}
+
+struct bh_str bh_v_intstr_json(struct bh_arena *a, struct bh_intstr v)
+{
+    BH_AUTO_BUF b = {0};
+
+    if (!v.is_str)
+        return bh_str_fmt(a, "%d", (int)v.i);
+    bh_json_write_str(&b, v.s);
+    return bh_str_dup(a, bh_buf_str(&b));
+}
+
 bool bh_v_bad_label_selector(struct bh_arena *a, const struct bh_meta_v1_label_selector *s)
 {
     struct bh_field_errs e = {.a = a};

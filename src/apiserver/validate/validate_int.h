@@ -107,6 +107,10 @@ extern const struct bh_rules bh_rules_storage[];
 extern const size_t bh_rules_storage_n;
 extern const struct bh_default_rule bh_defaults_storage[];
 extern const size_t bh_defaults_storage_n;
+extern const struct bh_rules bh_rules_workload[];
+extern const size_t bh_rules_workload_n;
+extern const struct bh_default_rule bh_defaults_workload[];
+extern const size_t bh_defaults_workload_n;
 extern const struct bh_default_rule bh_defaults_core[];
 extern const size_t bh_defaults_core_n;
 
@@ -129,6 +133,9 @@ void bh_v_pod_warn(const struct bh_rules_env *env, struct bh_str sub, const void
 void bh_v_int_or_percent(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_intstr v);
 void bh_v_at_most_100_percent(struct bh_field_errs *e, const struct bh_fpath *at,
                               struct bh_intstr v);
+/* Of 30% the 30; 0 of what is neither. */
+int bh_v_int_or_percent_value(struct bh_intstr v);
+struct bh_str bh_v_intstr_json(struct bh_arena *a, struct bh_intstr v);
 /* A stored selector that would be refused today. */
 bool bh_v_bad_label_selector(struct bh_arena *a, const struct bh_meta_v1_label_selector *s);
 

@@ -496,13 +496,15 @@ void bh_v_pod_meta_and_spec(struct bh_field_errs *e, const struct bh_core_v1_pod
 }
 
 /* The old annotation and the field have to say the same. */
-static void app_armor_matches(struct bh_field_errs *e, const struct bh_core_v1_pod *p)
+void bh_v_app_armor_matches(struct bh_field_errs *e, const struct bh_fpath *spec,
+                            const struct bh_core_v1_pod_spec *s,
+                            const struct bh_meta_v1_object_meta *m)
 {
     const struct bh_core_v1_app_armor_profile *pod =
-        p->spec.security_context ? p->spec.security_context->app_armor_profile : NULL;
-    struct bh_pod_iter it = {.spec = &p->spec};
+        s->security_context ? s->security_context->app_armor_profile : NULL;
+    struct bh_pod_iter it = {.spec = s};
 
-    if (p->spec.os && bh_str_eqc(p->spec.os->name, "windows"))
+    if (s->os && bh_str_eqc(s->os->name, "windows"))
         return;
     while (bh_pod_next(&it)) {
         const struct bh_core_v1_app_armor_profile *f =
@@ -510,11 +512,10 @@ static void app_armor_matches(struct bh_field_errs *e, const struct bh_core_v1_p
                 ? it.c->security_context->app_armor_profile
                 : pod;
         const struct bh_str *a = bh_str_map_get(
-            &p->metadata.annotations, bh_str_fmt(e->a, BH_POD_APP_ARMOR "%.*s", BH_SF(it.c->name)));
-        const struct bh_fpath *at =
-            BH_FP(BH_FP(BH_FPI(BH_FPS(BH_FP(NULL, "spec"), bh_s(bh_pod_list_name(it.list))), it.i),
-                        "securityContext"),
-                  "appArmorProfile");
+            &m->annotations, bh_str_fmt(e->a, BH_POD_APP_ARMOR "%.*s", BH_SF(it.c->name)));
+        const struct bh_fpath *at = BH_FP(
+            BH_FP(BH_FPI(BH_FPS(spec, bh_s(bh_pod_list_name(it.list))), it.i), "securityContext"),
+            "appArmorProfile");
         bool local, type_ok;
 
         if (!f || !a)
@@ -547,5 +548,5 @@ void bh_v_pod_create(const struct bh_rules_env *env, const void *obj, struct bh_
     if (p->spec.node_name.n && p->spec.scheduling_gates.n)
         bh_fe_forbidden(e, BH_FP(spec, "nodeName"),
                         "cannot be set until all schedulingGates have been cleared");
-    app_armor_matches(e, p);
+    bh_v_app_armor_matches(e, spec, &p->spec, &p->metadata);
 }

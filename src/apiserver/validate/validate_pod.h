@@ -69,6 +69,10 @@ void bh_v_pod_meta_and_spec(struct bh_field_errs *e, const struct bh_core_v1_pod
 void bh_v_pod_annotations(struct bh_field_errs *e, const struct bh_fpath *at,
                           const struct bh_meta_v1_object_meta *m,
                           const struct bh_core_v1_pod_spec *s, const struct bh_pod_opts *o);
+/* The old annotations and the fields say the same. */
+void bh_v_app_armor_matches(struct bh_field_errs *e, const struct bh_fpath *spec,
+                            const struct bh_core_v1_pod_spec *s,
+                            const struct bh_meta_v1_object_meta *m);
 void bh_v_containers(struct bh_field_errs *e, const struct bh_fpath *at,
                      const struct bh_core_v1_pod_spec *s, const struct bh_pod_opts *o);
 void bh_v_init_containers(struct bh_field_errs *e, const struct bh_fpath *at,
