@@ -50,7 +50,7 @@ check-interop: $(BUILD)/bulkhead
 	@tools/check.sh --interop
 
 bench: $(BUILD)/bulkhead
-	@tools/bench.sh
+	@tools/bench.sh $(CASES)
 
 lint:
 	@tools/lint.py

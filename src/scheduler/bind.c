@@ -140,7 +140,7 @@ static void bind_done(struct sbind *b)
 {
     struct bh_scheduler *s = b->s;
 
-    s->scheduled++;
+    s->stats.scheduled++;
     bh_event(b->recorder, b->pod_obj, "Normal", "Scheduled",
              "Successfully assigned %.*s/%.*s to %.*s", BH_SF(b->pod_obj->ns),
              BH_SF(b->pod_obj->name), BH_SF(b->node));

@@ -322,7 +322,7 @@ static void attempt(struct bh_scheduler *s, struct spod *pod)
     const struct candidate *k;
     const struct failure *f;
 
-    s->attempts++;
+    s->stats.attempts++;
     f = sched_failure(s, pod);
     if (f) {
         sched_requeue(s, pod, f->rejected_by, false);

@@ -172,6 +172,7 @@ static void refs_drop(struct bh_scheduler *s, struct spod *pod)
 
 static void count_waiting(struct bh_scheduler *s, const struct spod *pod, bool more)
 {
+    s->waiting_n = more ? s->waiting_n + 1 : s->waiting_n - 1;
     for (uint32_t left = pod->rejected_by; left; left &= left - 1) {
         size_t *n = &s->waiting_by[__builtin_ctz(left)];
 

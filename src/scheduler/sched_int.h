@@ -228,6 +228,7 @@ struct bh_scheduler {
 
     struct pod_heap active, backoff, error_backoff;
     struct bh_link waiting, gated;
+    size_t waiting_n;
     size_t waiting_by[PL__MAX]; /* waiting pods that the plugin refused */
     struct bh_map claim_pods;   /* "ns/name" -> struct claim_pods */
     uint64_t epoch;             /* counts events that may help anybody */
@@ -237,7 +238,7 @@ struct bh_scheduler {
     struct bh_timer turn, backoff_timer, flush_timer;
     struct bh_link binds, bind_waits;
     size_t binds_n;
-    uint64_t attempts, scheduled; /* figures */
+    struct bh_scheduler_stats stats;
 };
 
 /* ---- pod.c ---- */

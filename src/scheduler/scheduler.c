@@ -23,17 +23,17 @@
 static void on_turn(void *arg)
 {
     struct bh_scheduler *s = arg;
-    int64_t until = bh_loop_wall_ns(s->loop) + TURN_NS;
+    int64_t begun = bh_loop_wall_ns(s->loop), now = begun;
     struct spod *pod;
 
-    for (int i = 0; i < TURN_PODS && s->binds_n < BINDS_MAX; i++) {
+    for (int i = 0; i < TURN_PODS && s->binds_n < BINDS_MAX && now - begun < TURN_NS; i++) {
         pod = sched_queue_pop(s);
         if (!pod)
-            return;
-        sched_attempt(s, pod);
-        if (bh_loop_wall_ns(s->loop) >= until)
             break;
+        sched_attempt(s, pod);
+        now = bh_loop_wall_ns(s->loop);
     }
+    s->stats.turn_ns += now - begun;
     if (s->binds_n < BINDS_MAX) /* otherwise the end of a bind goes on */
         sched_turn_soon(s);
 }
@@ -653,6 +653,16 @@ static void unfollow(struct bh_scheduler *s)
     }
     for (size_t i = 0; i < BH_COUNT(all); i++)
         (void)bh_informer_free(all[i]);
+}
+
+void bh_scheduler_stats(const struct bh_scheduler *s, struct bh_scheduler_stats *ret,
+                        struct bh_dra_stats *dra)
+{
+    *ret = s->stats;
+    ret->ready = s->ready;
+    ret->waiting = s->waiting_n;
+    if (dra)
+        bh_dra_stats(s->model, dra);
 }
 
 struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)

@@ -9,6 +9,7 @@
 #include "base/err.h"
 
 struct bh_client;
+struct bh_dra_stats;
 struct bh_scheduler;
 
 /* A KubeSchedulerConfiguration, valid. Not changed once it is there. */
@@ -29,6 +30,17 @@ struct bh_scheduler_opts {
 struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_scheduler_opts *opts,
                                       struct bh_err *err);
 struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s);
+
+/* Figures since the start. dra may be NULL. */
+struct bh_scheduler_stats {
+    bool ready;         /* everything it follows was listed */
+    uint64_t attempts;  /* pods taken from the queue */
+    uint64_t scheduled; /* pods bound */
+    size_t waiting;     /* pods that were refused and wait for an event */
+    int64_t turn_ns;    /* time in turns: attempts, and the writes begun by them */
+};
+void bh_scheduler_stats(const struct bh_scheduler *s, struct bh_scheduler_stats *ret,
+                        struct bh_dra_stats *dra);
 
 /* `bulkhead scheduler --kubeconfig K [--config FILE] [--leader-elect] [--device-scoring on|off]`:
  * runs until SIGTERM. */

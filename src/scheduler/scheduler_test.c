@@ -230,7 +230,7 @@ BH_TEST(a_pod_waits_for_its_claim)
     world_start(&w);
     world_claim_pod(&w, "p", "late");
     world_run(&w, 5000);
-    BH_EQ(w.sched->attempts, 0);
+    BH_EQ(w.sched->stats.attempts, 0);
     BH_STREQ(world_message(&w, "p"), "");
     world_claim(&w, "late");
     world_run(&w, 500);
@@ -252,7 +252,7 @@ BH_TEST(many_alike_that_do_not_fit_cost_little)
     patched = bh_store_rev(w.store);
     BH_CHECK(bh_str_starts(world_message(&w, "p49"), BH_S("0/1 nodes are available: 1 Insuff")));
     world_run(&w, 60000); /* nothing happens: nothing is tried, nothing is written */
-    BH_EQ(w.sched->attempts, 50);
+    BH_EQ(w.sched->stats.attempts, 50);
     BH_EQ(bh_store_rev(w.store), patched);
     BH_EQ(w.sched->waiting_by[PL_RESOURCES_FIT], 50);
     world_done(&w);

@@ -14,6 +14,11 @@ void bench_report(const char *name, double value, const char *unit, const char *
 /* Prints and ends: a benchmark that cannot run says why. */
 _Noreturn void bench_fail(const char *fmt, ...) BH_PRINTF(1, 2);
 
+/* Notes that a case failed: the others go on, the program ends with an error. */
+void bench_failed(const char *name);
+/* Whether the scheduler case of this name was asked for. */
+bool bench_wanted(const char *name);
+
 /* Runs the loop until *flag, at most seconds; returns whether it came. */
 bool bench_wait(struct bh_loop *l, const bool *flag, int seconds);
 /* The value below which the share q (0.5, 0.99) of n numbers lies; sorts them. */
@@ -39,6 +44,6 @@ extern const char *bench_dir;     /* scratch directory, removed at the end */
 
 void bench_cluster(void);   /* start, memory, pod create to Running: a real `bulkhead up` */
 void bench_api(void);       /* durable creates, memory with 10,000 pods: `bulkhead apiserver` */
-void bench_scheduler(void); /* 4,000 pods on 500 nodes, device taints: all in this process */
+void bench_scheduler(void); /* upstream's scheduler_perf cases, all in one process */
 
 #endif

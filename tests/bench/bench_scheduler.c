@@ -1,316 +1,467 @@
-/* All in this process through the real API server, every write durable: 4,000 one-GPU pods on 500
- * nodes of 8 GPUs, then device taints. */
+/* The scheduler's cases. Names and sizes are those of upstream's scheduler_perf, so that both can
+ * be set side by side; cases with a name of ours say so. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "api/gen/core_v1.h"
-#include "api/gen/meta_v1.h"
 #include "api/gen/resource_v1.h"
 #include "api/gen/resource_v1beta2.h"
-#include "apiserver/apiserver.h"
-#include "base/arena.h"
 #include "base/map.h"
 #include "bench.h"
 #include "client/client.h"
-#include "controllers/controllers.h"
 #include "net/loop.h"
-#include "scheduler/scheduler.h"
-#include "store/store.h"
+#include "sched_world.h"
 
-#define NODES  500
-#define GPUS   8
-#define PODS   4000
+/* What the server sets by default is written out: the API in memory sets nothing. */
+#define DEVICES(class, n)                                                                          \
+    "\"deviceClassName\":\"" class "\",\"allocationMode\":\"ExactCount\",\"count\":" n
+#define EXACTLY(name, fields) "{\"name\":\"" name "\",\"exactly\":{" fields "}}"
+#define ONE_DEVICE            "{\"requests\":[" EXACTLY("req-0", DEVICES("test-class", "1")) "]}"
+#define POD_REQUESTS          "{\"cpu\":\"100m\",\"memory\":\"500Mi\"}"
+#define ALL_NODES                                                                                  \
+    "\"nodeSelector\":{\"nodeSelectorTerms\":[{\"matchExpressions\":[{\"key\":\"node-with-dra\","  \
+    "\"operator\":\"In\",\"values\":[\"true\"]}]}]}"
+
+static void slice(struct bh_buf *b, const char *name, size_t i, int of)
+{
+    bh_buf_addf(b,
+                "{\"kind\":\"ResourceSlice\",\"apiVersion\":\"resource.k8s.io/v1\",\"metadata\":{"
+                "\"name\":\"%s-%zu\"},\"spec\":{\"driver\":\"" BENCH_DRIVER "\",\"pool\":{"
+                "\"name\":\"pool-%zu\",\"generation\":1,\"resourceSliceCount\":%d}," ALL_NODES ",",
+                name, i, i, of);
+}
+
+/* Pools of their own that every node sees, each one device that many may share. */
+static const struct bh_kind *consumable(size_t i, struct bh_buf *b)
+{
+    if (i >= 2000)
+        return NULL;
+    slice(b, "shared", i, 1);
+    bh_buf_addz(b, "\"devices\":[{\"name\":\"shareable-device\",\"allowMultipleAllocations\":true,"
+                   "\"capacity\":{\"memory\":{\"value\":\"80Gi\",\"requestPolicy\":{\"default\":"
+                   "\"1Gi\",\"validRange\":{\"min\":\"1Gi\"}}}}}]}}");
+    return &bh_resource_v1_resource_slice_kind;
+}
+
+static void part(struct bh_buf *b, size_t pool, const char *name, size_t first, size_t n)
+{
+    bh_buf_addf(b,
+                "{\"name\":\"%s\",\"attributes\":{\"dra.example.com/slice\":{\"int\":%zu}},"
+                "\"capacity\":{\"counters\":{\"value\":\"%zu\"}},\"consumesCounters\":[{"
+                "\"counterSet\":\"counter-set\",\"counters\":{",
+                name, pool, n);
+    for (size_t i = 0; i < n; i++)
+        bh_buf_addf(b, "%s\"counter%zu\":{\"value\":\"1\"}", i ? "," : "", first + i);
+    bh_buf_addz(b, "}}]}");
+}
+
+/* Pools that every node sees: two devices of two counters, or four of one, from four counters. Half
+ * of each is held before. */
+static const struct bh_kind *partitions(size_t i, struct bh_buf *b)
+{
+    size_t pool = i / 2;
+
+    if (pool >= 2000)
+        return NULL;
+    if (i % 2 == 0) {
+        slice(b, "counters", pool, 2);
+        bh_buf_addz(b, "\"sharedCounters\":[{\"name\":\"counter-set\",\"counters\":{\"counter1\":{"
+                       "\"value\":\"1\"},\"counter2\":{\"value\":\"1\"},\"counter3\":{\"value\":"
+                       "\"1\"},\"counter4\":{\"value\":\"1\"}}}]}}");
+        return &bh_resource_v1_resource_slice_kind;
+    }
+    slice(b, "devices", pool, 2);
+    bh_buf_addz(b, "\"devices\":[");
+    part(b, pool, "device-2-counters-1", 1, 2);
+    bh_buf_addc(b, ',');
+    part(b, pool, "device-2-counters-2", 3, 2);
+    for (size_t k = 1; k <= 4; k++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "device-1-counter-%zu", k);
+        bh_buf_addc(b, ',');
+        part(b, pool, name, k, 1);
+    }
+    bh_buf_addz(b, "]}}");
+    return &bh_resource_v1_resource_slice_kind;
+}
+
+/* Eight devices, of which the first takes so much memory that no seven fit with it: a search that
+ * begins with the first tries every set before it gives it up. */
+static const struct bh_kind *backtracking(size_t i, struct bh_buf *b)
+{
+    if (i >= 2)
+        return NULL;
+    if (i == 0) {
+        slice(b, "counters", 0, 2);
+        bh_buf_addz(b, "\"sharedCounters\":[{\"name\":\"cpu\",\"counters\":{");
+        for (int k = 1; k <= 8; k++)
+            bh_buf_addf(b, "%s\"cpu%d\":{\"value\":\"1\"}", k > 1 ? "," : "", k);
+        bh_buf_addz(b, "}},{\"name\":\"mem\",\"counters\":{\"mem\":{\"value\":\"70Gi\"}}}]}}");
+        return &bh_resource_v1_resource_slice_kind;
+    }
+    slice(b, "devices", 0, 2);
+    bh_buf_addz(b, "\"devices\":[");
+    for (int k = 1; k <= 8; k++)
+        bh_buf_addf(b,
+                    "%s{\"name\":\"device-%d\",\"consumesCounters\":[{\"counterSet\":\"cpu\","
+                    "\"counters\":{\"cpu%d\":{\"value\":\"1\"}}},{\"counterSet\":\"mem\","
+                    "\"counters\":{\"mem\":{\"value\":\"%dGi\"}}}]}",
+                    k > 1 ? "," : "", k, k, k == 1 ? 20 : 10);
+    bh_buf_addz(b, "]}}");
+    return &bh_resource_v1_resource_slice_kind;
+}
+
+static const struct bh_kind *empty_class(size_t i, struct bh_buf *b)
+{
+    if (i > 0)
+        return NULL;
+    bh_buf_addz(b, "{\"kind\":\"DeviceClass\",\"apiVersion\":\"resource.k8s.io/v1\",\"metadata\":{"
+                   "\"name\":\"no-devices-class\"},\"spec\":{\"selectors\":[{\"cel\":{"
+                   "\"expression\":\"device.driver == \\\"no-such-driver\\\"\"}}]}}");
+    return &bh_resource_v1_device_class_kind;
+}
+
+/* ---- pods that cannot fit ---- */
+
+#define EVENTS 1000
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void patch_nodes(struct sched_world *w, const char *fmt)
+{
+    for (size_t i = 0; i < EVENTS; i++) {
+        char name[32], body[160];
+
+        snprintf(name, sizeof(name), "node-%zu", i % sched_world_case(w)->nodes);
+        snprintf(body, sizeof(body), fmt, i);
+        sched_world_call(w, &(struct bh_client_req){.verb = BH_VERB_PATCH,
+                                                    .kind = &bh_core_v1_node_kind,
+                                                    .name = bh_s(name),
+                                                    .patch = BH_PATCH_MERGE,
+                                                    .body = bh_s(body)});
+    }
+    sched_world_wait(w);
+}
+
+static void settle(struct sched_world *w, double seconds)
+{
+    bool never = false;
+
+    for (double until = bench_now() + seconds; bench_now() < until;)
+        (void)bench_wait(sched_world_loop(w), &never, 0);
+}
+
+/* Every device is taken, and 10,000 pods more want one. */
+static void pending(struct sched_world *w)
+{
+    const struct sched_case *k = sched_world_case(w);
+    struct bh_scheduler_stats a, b;
+    double t, cpu;
+
+    t = bench_now();
+    sched_world_pods(w, k->init, k->pods, false);
+    for (int i = 0; i < 1200; i++) {
+        bh_scheduler_stats(sched_world_scheduler(w), &a, NULL);
+        if (a.waiting == k->pods)
+            break;
+        settle(w, 0.05);
+    }
+    if (a.waiting != k->pods)
+        bench_fail("%s: %zu pods wait", k->name, a.waiting);
+    sched_world_report(w, "refused", (double)k->pods / (bench_now() - t), "pods/s");
+    settle(w, 1); /* what was said about them is written */
+    bh_scheduler_stats(sched_world_scheduler(w), &a, NULL);
+    cpu = cpu_seconds();
+    for (double until = bench_now() + 1; bench_now() < until;) {
+        bool never = false;
+
+        (void)bench_wait(sched_world_loop(w), &never, 1);
+    }
+    sched_world_report(w, "idle", (cpu_seconds() - cpu) * 1e3, "ms/s");
+    cpu = cpu_seconds();
+    patch_nodes(w, "{\"metadata\":{\"annotations\":{\"bench.example.com/n\":\"%zu\"}}}");
+    sched_world_report(w, "unrelated_event", (cpu_seconds() - cpu) / EVENTS * 1e3, "ms");
+    bh_scheduler_stats(sched_world_scheduler(w), &b, NULL);
+    sched_world_report(w, "attempts_after_unrelated_events", (double)(b.attempts - a.attempts), "");
+    sched_world_report(w, "memory", (double)bench_rss_kb(getpid()) / 1024, "MiB");
+}
+
+/* ---- taints ---- */
+
 #define TAINTS 30
-#define DRIVER "gpu.example.com"
 
-struct world {
-    struct bh_loop *loop;
-    struct bh_store *store;
-    struct bh_apiserver *api;
-    struct bh_client *admin, *sched, *ctl;
-    struct bh_scheduler *scheduler;
-    struct bh_controllers *controllers;
-    struct bh_informer *pods;
-    struct bh_arena *a;
-    size_t created, bound, total, failed;
-    bool all_created, all_bound, deleting;
-    double *created_at; /* per pod, by number */
-    double *latency;
-    const char *watched; /* device whose pod has to go */
-    struct bh_map where; /* "node/device" -> pod name; filled from claims */
-    char victim[64];
+struct holders {
+    struct bh_map by_device; /* "pool/device" -> pod name */
+    bool listed;
 };
 
-static void must(void *arg, const struct bh_client_res *res)
+static void claims_listed(void *arg, const struct bh_client_res *res)
 {
-    struct world *w = arg;
-
-    w->created++;
-    if (res->err.code != BH_OK) {
-        if (!w->failed++)
-            fprintf(stderr, "bench: %s\n", res->err.msg);
-    }
-    w->all_created = w->created == w->total;
-}
-
-static void pod_changed(void *arg, struct bh_obj *old, struct bh_obj *o)
-{
-    struct world *w = arg;
-    const struct bh_core_v1_pod *a = bh_obj_struct(old), *b = bh_obj_struct(o);
-    int64_t i;
-
-    if (!a->spec.node_name.n && b->spec.node_name.n &&
-        bh_str_i64(bh_str_sub(o->name, 4, o->name.n), 0, PODS - 1, &i)) {
-        w->latency[w->bound++] = (bench_now() - w->created_at[i]) * 1e3;
-        w->all_bound = w->bound == PODS;
-    }
-    if (o->deleting && w->victim[0] && bh_str_eqc(o->name, w->victim))
-        w->deleting = true;
-}
-static void pod_added(void *arg, struct bh_obj *o)
-{
-    (void)arg, (void)o;
-}
-
-static void create_all(struct world *w, size_t n, void (*one)(struct world *w, size_t i))
-{
-    w->created = 0;
-    w->total = n;
-    w->all_created = n == 0;
-    for (size_t i = 0; i < n; i++)
-        one(w, i);
-    if (!bench_wait(w->loop, &w->all_created, 120) || w->failed)
-        bench_fail("objects were not created");
-}
-
-static void make_node(struct world *w, size_t i)
-{
-    struct bh_core_v1_node n = {0};
-    struct bh_core_v1_node_condition ready = {.type = BH_S("Ready"), .status = BH_S("True")};
-    BH_AUTO_ARENA a = bh_arena_new(0);
-
-    n.metadata.name = bh_str_fmt(a, "node-%zu", i);
-    bh_str_map_put(a, &n.status.capacity, BH_S("cpu"), BH_S("64"));
-    bh_str_map_put(a, &n.status.capacity, BH_S("memory"), BH_S("512Gi"));
-    bh_str_map_put(a, &n.status.capacity, BH_S("pods"), BH_S("110"));
-    n.status.allocatable = n.status.capacity;
-    n.status.conditions.p = &ready;
-    n.status.conditions.n = 1;
-    (void)bh_client_create(w->admin, &bh_core_v1_node_kind, (struct bh_str){0}, &n, must, w);
-}
-
-static void untaint_node(struct world *w, size_t i)
-{
-    BH_AUTO_ARENA a = bh_arena_new(0);
-
-    (void)bh_client_patch(w->admin, &bh_core_v1_node_kind, (struct bh_str){0},
-                          bh_str_fmt(a, "node-%zu", i), "", BH_PATCH_MERGE,
-                          BH_S("{\"spec\":{\"taints\":null}}"), must, w);
-}
-
-static void make_slice(struct world *w, size_t i)
-{
-    BH_AUTO_ARENA a = bh_arena_new(0);
-    struct bh_resource_v1_resource_slice s = {0};
-
-    s.metadata.name = bh_str_fmt(a, "slice-%zu", i);
-    s.spec.driver = BH_S(DRIVER);
-    s.spec.node_name = bh_str_fmt(a, "node-%zu", i);
-    s.spec.has_node_name = true;
-    s.spec.pool.name = s.spec.node_name;
-    s.spec.pool.generation = 1;
-    s.spec.pool.resource_slice_count = 1;
-    s.spec.devices.p = bh_new_n(a, struct bh_resource_v1_device, GPUS);
-    s.spec.devices.n = GPUS;
-    for (size_t k = 0; k < GPUS; k++) {
-        struct bh_resource_v1_device *d = &s.spec.devices.p[k];
-
-        d->name = bh_str_fmt(a, "gpu-%zu", k);
-        d->attributes.p = bh_new(a, struct bh_resource_v1_device_attribute_entry);
-        d->attributes.n = 1;
-        d->attributes.p[0].key = BH_S("model");
-        d->attributes.p[0].value.string = BH_S("H200");
-        d->attributes.p[0].value.has_string = true;
-        d->capacity.p = bh_new(a, struct bh_resource_v1_device_capacity_entry);
-        d->capacity.n = 1;
-        d->capacity.p[0].key = BH_S("memory");
-        d->capacity.p[0].value.value = BH_S("141Gi");
-    }
-    (void)bh_client_create(w->admin, &bh_resource_v1_resource_slice_kind, (struct bh_str){0}, &s,
-                           must, w);
-}
-
-static void make_class(struct world *w, size_t i)
-{
-    struct bh_resource_v1_device_class c = {0};
-    struct bh_resource_v1_device_selector sel = {0};
-    struct bh_resource_v1_cel_device_selector cel = {.expression =
-                                                         BH_S("device.driver == \"" DRIVER "\"")};
-
-    (void)i;
-    c.metadata.name = BH_S("gpu");
-    sel.cel = &cel;
-    c.spec.selectors.p = &sel;
-    c.spec.selectors.n = 1;
-    (void)bh_client_create(w->admin, &bh_resource_v1_device_class_kind, (struct bh_str){0}, &c,
-                           must, w);
-}
-
-static void make_template(struct world *w, size_t i)
-{
-    struct bh_resource_v1_resource_claim_template t = {0};
-    struct bh_resource_v1_device_request r = {.name = BH_S("gpu")};
-    struct bh_resource_v1_exact_device_request e = {.device_class_name = BH_S("gpu")};
-
-    (void)i;
-    t.metadata.name = BH_S("one-gpu");
-    r.exactly = &e;
-    t.spec.spec.devices.requests.p = &r;
-    t.spec.spec.devices.requests.n = 1;
-    (void)bh_client_create(w->admin, &bh_resource_v1_resource_claim_template_kind, BH_S("default"),
-                           &t, must, w);
-}
-
-static void make_pod(struct world *w, size_t i)
-{
-    BH_AUTO_ARENA a = bh_arena_new(0);
-    struct bh_core_v1_pod p = {0};
-    struct bh_core_v1_pod_resource_claim rc = {.name = BH_S("gpu"),
-                                               .resource_claim_template_name = BH_S("one-gpu"),
-                                               .has_resource_claim_template_name = true};
-    struct bh_core_v1_container c = {.name = BH_S("main"), .image = BH_S("example.com/train:1")};
-    struct bh_core_v1_resource_claim use = {.name = BH_S("gpu")};
-
-    p.metadata.name = bh_str_fmt(a, "pod-%zu", i);
-    c.resources.claims.p = &use;
-    c.resources.claims.n = 1;
-    p.spec.containers.p = &c;
-    p.spec.containers.n = 1;
-    p.spec.resource_claims.p = &rc;
-    p.spec.resource_claims.n = 1;
-    w->created_at[i] = bench_now();
-    (void)bh_client_create(w->admin, &bh_core_v1_pod_kind, BH_S("default"), &p, must, w);
-}
-
-static void listed(void *arg, const struct bh_client_res *res)
-{
-    struct world *w = arg;
+    struct holders *h = arg;
 
     for (size_t i = 0; i < res->items_n; i++) {
         const struct bh_resource_v1_resource_claim *c = bh_obj_struct(res->items[i]);
+        char key[128];
 
         if (!c->status.allocation || !c->status.reserved_for.n)
             continue;
-        const struct bh_resource_v1_device_request_allocation_result *r =
-            &c->status.allocation->devices.results.p[0];
-        (void)bh_map_put(&w->where, bh_str_fmt(w->a, "%.*s/%.*s", BH_SF(r->pool), BH_SF(r->device)),
-                         bh_strdup_c(c->status.reserved_for.p[0].name));
+        snprintf(key, sizeof(key), "%.*s/%.*s",
+                 BH_SF(c->status.allocation->devices.results.p[0].pool),
+                 BH_SF(c->status.allocation->devices.results.p[0].device));
+        if (bh_map_put(&h->by_device, bh_s(key), bh_strdup_c(c->status.reserved_for.p[0].name)))
+            bench_fail("device %s was given twice", key);
     }
-    w->all_created = true;
+    h->listed = true;
 }
 
-static void taints(struct world *w)
+static void taint(struct sched_world *w, struct holders *h, size_t i)
 {
-    double times[TAINTS];
+    char key[64], body[512];
+    const char *pod;
 
-    w->all_created = false;
-    (void)bh_client_call(w->admin,
+    snprintf(key, sizeof(key), "node-%zu/dev-2", i * 7 + 3);
+    pod = bh_map_get(&h->by_device, bh_s(key));
+    if (!pod)
+        bench_fail("nobody holds %s", key);
+    snprintf(body, sizeof(body),
+             "{\"kind\":\"DeviceTaintRule\",\"apiVersion\":\"resource.k8s.io/v1beta2\","
+             "\"metadata\":{\"name\":\"rule-%zu\"},\"spec\":{\"deviceSelector\":{\"pool\":"
+             "\"node-%zu\",\"device\":\"dev-2\"},\"taint\":{\"key\":\"example.com/broken\","
+             "\"effect\":\"NoExecute\"}}}",
+             i, i * 7 + 3);
+    sched_world_call(w, &(struct bh_client_req){.verb = BH_VERB_CREATE,
+                                                .kind = &bh_resource_v1beta2_device_taint_rule_kind,
+                                                .body = bh_s(body)});
+    sched_world_until_deleting(w, pod);
+}
+
+static void taints(struct sched_world *w)
+{
+    struct holders h = {0};
+    double times[TAINTS];
+    size_t it = 0;
+    void *v;
+
+    (void)bh_client_call(sched_world_client(w),
                          &(struct bh_client_req){.verb = BH_VERB_LIST,
                                                  .kind = &bh_resource_v1_resource_claim_kind,
                                                  .ns = BH_S("default")},
-                         listed, w);
-    if (!bench_wait(w->loop, &w->all_created, 60))
+                         claims_listed, &h);
+    if (!bench_wait(sched_world_loop(w), &h.listed, 60))
         bench_fail("no list of claims");
-    if (w->where.n != PODS)
-        bench_fail("%zu devices are in use, not %d: a device was given twice", w->where.n, PODS);
     for (size_t i = 0; i < TAINTS; i++) {
-        BH_AUTO_ARENA a = bh_arena_new(0);
-        struct bh_resource_v1beta2_device_taint_rule r = {0};
-        struct bh_resource_v1beta2_device_taint_selector sel = {0};
-        struct bh_str node = bh_str_fmt(a, "node-%zu", i * 7 + 3), dev = BH_S("gpu-2");
-        const char *pod =
-            bh_map_get(&w->where, bh_str_fmt(a, "%.*s/%.*s", BH_SF(node), BH_SF(dev)));
-        double t;
+        double t = bench_now();
 
-        snprintf(w->victim, sizeof(w->victim), "%s", pod ? pod : "");
-        w->deleting = false;
-        r.metadata.name = bh_str_fmt(a, "rule-%zu", i);
-        sel.pool = node;
-        sel.device = dev;
-        sel.has_pool = sel.has_device = true;
-        r.spec.device_selector = &sel;
-        r.spec.taint.key = BH_S("example.com/broken");
-        r.spec.taint.effect = BH_S("NoExecute");
-        t = bench_now();
-        (void)bh_client_create(w->admin, &bh_resource_v1beta2_device_taint_rule_kind,
-                               (struct bh_str){0}, &r, NULL, NULL);
-        if (!bench_wait(w->loop, &w->deleting, 10))
-            bench_fail("%s was not evicted", w->victim);
+        taint(w, &h, i);
         times[i] = (bench_now() - t) * 1e3;
     }
-    bench_report("taint_to_deletion_p50", bench_quantile(times, TAINTS, 0.5), "ms",
-                 "DeviceTaintRule created to deletionTimestamp, 4,000 pods, 30 rules");
-    bench_report("taint_to_deletion_p99", bench_quantile(times, TAINTS, 0.99), "ms", "the same");
+    sched_world_report(w, "taint_to_deletion_p50", bench_quantile(times, TAINTS, 0.5), "ms");
+    sched_world_report(w, "taint_to_deletion_p99", bench_quantile(times, TAINTS, 0.99), "ms");
+    while (bh_map_next(&h.by_device, &it, NULL, &v))
+        bh_free(v);
+    bh_map_done(&h.by_device);
+}
+
+/* ---- the table ---- */
+
+static const struct sched_case cases[] = {
+    {.name = "SchedulingBasic/5000Nodes_10000Pods",
+     .nodes = 5000,
+     .init = 1000,
+     .pods = 10000,
+     .requests = POD_REQUESTS},
+    {.name = "SchedulingWithResourceClaimTemplate/2000pods_100nodes",
+     .nodes = 100,
+     .devices = 20,
+     .init = 1000,
+     .pods = 1000,
+     .devices_of_claim = ONE_DEVICE},
+    {.name = "SchedulingWithResourceClaimTemplate/5000pods_500nodes",
+     .nodes = 500,
+     .devices = 10,
+     .init = 2500,
+     .pods = 2500,
+     .devices_of_claim = ONE_DEVICE},
+    {.name = "SchedulingWithResourceClaimTemplate/5000pods_5000nodes", /* ours */
+     .nodes = 5000,
+     .devices = 10,
+     .init = 2500,
+     .pods = 2500,
+     .devices_of_claim = ONE_DEVICE},
+    {.name = "SteadyStateClusterResourceClaimTemplate/empty_500nodes",
+     .nodes = 500,
+     .devices = 10,
+     .steady_s = 3,
+     .devices_of_claim = ONE_DEVICE},
+    {.name = "SteadyStateClusterResourceClaimTemplate/half_500nodes",
+     .nodes = 500,
+     .devices = 10,
+     .held = 2500,
+     .steady_s = 3,
+     .devices_of_claim = ONE_DEVICE},
+    {.name = "SteadyStateClusterResourceClaimTemplate/full_500nodes",
+     .nodes = 500,
+     .devices = 10,
+     .held = 4990,
+     .steady_s = 3,
+     .devices_of_claim = ONE_DEVICE},
+    {.name = "SchedulingWithResourceClaim/5000pods_500nodes",
+     .nodes = 500,
+     .devices = 2,
+     .init = 2500,
+     .pods = 2500,
+     .share = 5,
+     .devices_of_claim = ONE_DEVICE},
+    {.name = "SchedulingWithResourceClaimTemplateFirstAvailable/5000pods_500nodes",
+     .nodes = 500,
+     .devices = 10,
+     .init = 2500,
+     .pods = 2500,
+     .more = empty_class,
+     .devices_of_claim =
+         "{\"requests\":[{\"name\":\"req-0\",\"firstAvailable\":[{\"name\":\"sub-0\"," DEVICES(
+             "no-devices-class", "1") "},{\"name\":\"sub-1\"," DEVICES("test-class", "1") "}]}]}"},
+    {.name = "Selector/5000pods_500nodes", /* ours */
+     .nodes = 500,
+     .devices = 10,
+     .init = 1250,
+     .pods = 1250,
+     .devices_of_claim = "{\"requests\":[" EXACTLY(
+         "req-0",
+         DEVICES(
+             "test-class",
+             "1") ",\"selectors\":[{\"cel\":{\"expression\":\"device.attributes[\\\"" BENCH_DRIVER
+                  "\\\"].model == \\\"H200\\\" && device.capacity[\\\"" BENCH_DRIVER
+                  "\\\"].memory.compareTo(quantity(\\\"100Gi\\\")) >= 0\"}}]") "]}"},
+    {.name = "MatchAttribute/5000pods_500nodes", /* ours */
+     .nodes = 500,
+     .devices = 20,
+     .init = 2500,
+     .pods = 2500,
+     .devices_of_claim = "{\"requests\":[" EXACTLY(
+         "req-0",
+         DEVICES("test-class", "2")) "],\"constraints\":[{\"matchAttribute\":\"" BENCH_DRIVER
+                                     "/numa\"}]}"},
+    {.name = "DeviceTaintToleration/5000pods_500nodes",
+     .nodes = 500,
+     .devices = 10,
+     .init = 2500,
+     .pods = 2500,
+     .device_fields = ",\"taints\":[{\"key\":\"example.com/taint\",\"effect\":\"NoSchedule\"}]",
+     .devices_of_claim = "{\"requests\":[" EXACTLY(
+         "req-0", DEVICES("test-class", "1") ",\"tolerations\":[{\"key\":\"example.com/"
+                                             "taint\",\"operator\":\"Exists\"}]") "]}"},
+    {.name = "Partitionable/2000pods_100nodes",
+     .nodes = 100,
+     .pods = 2000,
+     .more = partitions,
+     .devices_of_claim = "{\"requests\":[" EXACTLY(
+         "req-0",
+         DEVICES("test-class",
+                 "2")) "],\"constraints\":[{\"matchAttribute\":\"dra.example.com/slice\"}]}"},
+    {.name = "PartitionableBacktracking/fast",
+     .nodes = 1,
+     .pods = 1,
+     .more = backtracking,
+     .devices_of_claim = "{\"requests\":[" EXACTLY("req-0", DEVICES("test-class", "7")) "]}"},
+    {.name = "ConsumableCapacity/2000pods_100nodes",
+     .nodes = 100,
+     .pods = 2000,
+     .more = consumable,
+     .devices_of_claim = "{\"requests\":[" EXACTLY(
+         "req-0",
+         DEVICES("test-class",
+                 "1") ",\"capacity\":{"
+                      "\"requests\":{\"memory\":"
+                      "\"40Gi\"}}") "," EXACTLY("req-1",
+                                                DEVICES("test-class",
+                                                        "1") ",\"capacity\":{\"requests\":{"
+                                                             "\"memory\":\"40Gi\"}}") "]}"},
+    {.name = "ExtendedResource_25Classes/5000pods_500nodes",
+     .nodes = 500,
+     .devices = 10,
+     .init = 2500,
+     .pods = 2500,
+     .classes = 25},
+    /* Growth, ours: the same pods on ever more nodes. */
+    {.name = "SchedulingBasic/100Nodes_2000Pods",
+     .nodes = 100,
+     .pods = 2000,
+     .requests = POD_REQUESTS},
+    {.name = "SchedulingBasic/1000Nodes_2000Pods",
+     .nodes = 1000,
+     .pods = 2000,
+     .requests = POD_REQUESTS},
+    {.name = "SchedulingBasic/10000Nodes_2000Pods",
+     .nodes = 10000,
+     .pods = 2000,
+     .requests = POD_REQUESTS},
+    {.name = "SchedulingWithResourceClaimTemplate/1000pods_100nodes",
+     .nodes = 100,
+     .devices = 10,
+     .pods = 1000,
+     .devices_of_claim = ONE_DEVICE},
+    {.name = "SchedulingWithResourceClaimTemplate/1000pods_10000nodes",
+     .nodes = 10000,
+     .devices = 10,
+     .pods = 1000,
+     .devices_of_claim = ONE_DEVICE},
+    {.name = "Unschedulable/500Nodes_10000Pods", /* of claims, ours */
+     .nodes = 500,
+     .devices = 4,
+     .init = 2000,
+     .pods = 10000,
+     .devices_of_claim = ONE_DEVICE,
+     .then = pending},
+    {.name = "DeviceTaintEviction/10000pods_1000nodes", /* ours */
+     .nodes = 1000,
+     .devices = 10,
+     .init = 10000,
+     .devices_of_claim = ONE_DEVICE,
+     .api_only = true,
+     .then = taints},
+};
+
+/* Each in a process of its own: its memory is its own, and what fails stops nothing else. */
+static void run(const struct sched_case *k, enum sched_mode mode)
+{
+    int status;
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid < 0)
+        bench_fail("fork");
+    if (pid == 0) {
+        sched_case_run(k, mode);
+        fflush(NULL);
+        _exit(0);
+    }
+    if (waitpid(pid, &status, 0) != pid || status != 0)
+        bench_failed(k->name);
 }
 
 void bench_scheduler(void)
 {
-    static const struct bh_informer_ops ops = {pod_added, pod_changed, NULL, NULL};
-    struct bh_scheduler_opts so = {0};
-    struct bh_controllers_opts co = {
-        .controllers = "resourceclaim-controller,device-taint-eviction-controller"};
-    struct bh_apiserver_opts ao = {.disable_admission = "ServiceAccount"};
-    struct bh_str masters = BH_S("system:masters");
-    struct bh_err err = {0};
-    struct world w = {.loop = bh_loop_new_real(&err), .a = bh_arena_new(0)};
-    char db[256];
-    double t;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int mode = SCHED_API; mode <= SCHED_MEMORY; mode++) {
+            char name[128];
 
-    snprintf(db, sizeof(db), "%s/sched.db", bench_dir);
-    w.created_at = bh_calloc(PODS, sizeof(double));
-    w.latency = bh_calloc(PODS, sizeof(double));
-    if (!w.loop || bh_store_open_sqlite(w.loop, db, &w.store, &err) < 0 ||
-        bh_apiserver_new(w.loop, w.store, &ao, &w.api, &err) < 0)
-        bench_fail("%s", err.msg);
-    w.admin = bh_client_new_inproc(w.loop, w.api, BH_S("admin"), &masters, 1, "bench");
-    w.sched = bh_client_new_inproc(w.loop, w.api, BH_S("system:kube-scheduler"), NULL, 0,
-                                   "bulkhead-scheduler");
-    w.ctl = bh_client_new_inproc(w.loop, w.api, BH_S("system:kube-controller-manager"), NULL, 0,
-                                 "bulkhead-controller-manager");
-    create_all(&w, NODES, make_node);
-    create_all(&w, NODES, untaint_node);
-    create_all(&w, NODES, make_slice);
-    create_all(&w, 1, make_class);
-    create_all(&w, 1, make_template);
-    w.controllers = bh_controllers_new(w.ctl, &co, &err);
-    w.scheduler = bh_scheduler_new(w.sched, &so, &err);
-    if (!w.controllers || !w.scheduler)
-        bench_fail("%s", err.msg);
-    w.pods = bh_informer_new(w.admin, &bh_core_v1_pod_kind, BH_S("default"), (struct bh_str){0},
-                             (struct bh_str){0}, &ops, &w);
-    (void)bench_wait(w.loop, &w.deleting, 1); /* everybody has seen the nodes */
-    t = bench_now();
-    create_all(&w, PODS, make_pod);
-    if (!bench_wait(w.loop, &w.all_bound, 600))
-        bench_fail("%zu of %d pods have a node", w.bound, PODS);
-    t = bench_now() - t;
-    bench_report("schedule_claim_templates_500_nodes", PODS / t, "pods/s",
-                 "4,000 one-GPU pods on 500 nodes of 8 GPUs, claims from a template, one process, "
-                 "every write durable");
-    bench_report("schedule_claim_templates_p50", bench_quantile(w.latency, w.bound, 0.5), "ms",
-                 "pod created to bound, all created at once");
-    bench_report("schedule_claim_templates_p99", bench_quantile(w.latency, w.bound, 0.99), "ms",
-                 "the same");
-    taints(&w);
-    (void)bh_informer_free(w.pods);
-    (void)bh_scheduler_free(w.scheduler);
-    (void)bh_controllers_free(w.controllers);
-    (void)bh_client_free(w.ctl);
-    (void)bh_client_free(w.sched);
-    (void)bh_client_free(w.admin);
-    (void)bh_apiserver_free(w.api);
-    (void)bh_store_free(w.store);
-    (void)bh_arena_free(w.a);
-    (void)bh_loop_free(w.loop);
+            snprintf(name, sizeof(name), "%s/%s", cases[i].name,
+                     mode == SCHED_API ? "api" : "scheduler");
+            if (!bench_wanted(name) || (mode == SCHED_MEMORY && cases[i].api_only))
+                continue;
+            run(&cases[i], (enum sched_mode)mode);
+        }
 }
