@@ -3,6 +3,7 @@
 #include "dra/node_selector.h"
 
 #include "api/gen/core_v1.h"
+#include "data/names.h"
 
 enum op { OP_IN, OP_NOT_IN, OP_EXISTS, OP_DOES_NOT_EXIST, OP_GT, OP_LT, OP_BAD };
 
@@ -24,6 +25,24 @@ static bool has_value(const struct bh_str_vec *v, struct bh_str s)
     return false;
 }
 
+/* Keys and values have to be such as labels can have: a number below zero is none, also for Gt. */
+static int words_check(const struct bh_core_v1_node_selector_requirement *r, struct bh_err *err)
+{
+    char buf[BH_NAMES_BUF];
+    const char *fault = bh_check_qualified_name(r->key, buf);
+
+    if (fault)
+        return bh_err_set(err, BH_E_INVALID, "key: Invalid value: \"%.*s\": %s", BH_SF(r->key),
+                          fault);
+    for (size_t i = 0; i < r->values.n; i++) {
+        fault = bh_check_label_value(r->values.p[i], buf);
+        if (fault)
+            return bh_err_set(err, BH_E_INVALID, "values[%zu]: Invalid value: \"%.*s\": %s", i,
+                              BH_SF(r->values.p[i]), fault);
+    }
+    return 0;
+}
+
 /* Faults that do not depend on the node. */
 static int req_check(const struct bh_core_v1_node_selector_requirement *r, bool field,
                      struct bh_err *err)
@@ -31,6 +50,8 @@ static int req_check(const struct bh_core_v1_node_selector_requirement *r, bool 
     enum op op = op_of(r->operator);
     int64_t n;
 
+    if (!field && op != OP_BAD && words_check(r, err) < 0)
+        return -BH_E_INVALID;
     if (field) {
         if (op != OP_IN && op != OP_NOT_IN)
             return bh_err_set(err, BH_E_INVALID, "\"%.*s\" is not a valid node selector operator",

@@ -28,7 +28,7 @@ static int field(const char *key, const char *op, const char *value)
 BH_TEST(node_selector_operators)
 {
     struct bh_str a[] = {BH_S("b"), BH_S("a")}, seven = BH_S("7"), six = BH_S("6"),
-                  word = BH_S("six");
+                  word = BH_S("six"), odd = BH_S("a b"), below = BH_S("-3");
     struct bh_str_vec none = {NULL, 0}, ab = {a, 2}, b = {a, 1};
 
     BH_EQ(expr("zone", "In", ab), 1);
@@ -50,6 +50,10 @@ BH_TEST(node_selector_operators)
     BH_EQ(expr("zone", "In", none), -BH_E_INVALID);
     BH_EQ(expr("zone", "Exists", ab), -BH_E_INVALID);
     BH_EQ(expr("zone", "Near", ab), -BH_E_INVALID);
+    /* What no label can be called is no requirement. */
+    BH_EQ(expr("a zone!", "Exists", none), -BH_E_INVALID);
+    BH_EQ(expr("zone", "NotIn", (struct bh_str_vec){&odd, 1}), -BH_E_INVALID);
+    BH_EQ(expr("rack", "Gt", (struct bh_str_vec){&below, 1}), -BH_E_INVALID);
     BH_EQ(field("metadata.name", "In", "n1"), 1);
     BH_EQ(field("metadata.name", "In", "n2"), 0);
     BH_EQ(field("metadata.name", "NotIn", "n2"), 1);
