@@ -12,6 +12,42 @@ static struct bh_cel_value overflow(struct bh_cel_run *run)
     return bh_cel_error(run, "integer overflow");
 }
 
+/* Whether values of this kind can stand on the left of the operator at all. */
+static bool has_op(uint32_t kind, enum cel_op op)
+{
+    switch (kind) {
+    case BH_CEL_INT:
+    case BH_CEL_UINT:
+        return true;
+    case BH_CEL_DOUBLE:
+        return op != OP_MOD;
+    case BH_CEL_STRING:
+    case BH_CEL_BYTES:
+    case BH_CEL_LIST:
+        return op == OP_ADD;
+    case BH_CEL_TIMESTAMP:
+    case BH_CEL_DURATION:
+        return op == OP_ADD || op == OP_SUB;
+    default:
+        return false;
+    }
+}
+
+/* Upstream names the operator only for values that know neither it nor any method. */
+static struct bh_cel_value no_op(struct bh_cel_run *run, enum cel_op op, uint32_t kind)
+{
+    const char *name = op == OP_ADD   ? "_+_"
+                       : op == OP_SUB ? "_-_"
+                       : op == OP_MUL ? "_*_"
+                       : op == OP_DIV ? "_/_"
+                                      : "_%_";
+
+    if (kind == BH_CEL_ERROR || has_op(kind, op) || kind == BH_CEL_STRING ||
+        kind == BH_CEL_TIMESTAMP || kind == BH_CEL_DURATION)
+        return cel_err_overload(run);
+    return bh_cel_error(run, "no such overload: %s", name);
+}
+
 static struct bh_cel_value int_op(struct bh_cel_run *run, enum cel_op op, int64_t a, int64_t b)
 {
     int64_t r = 0;
@@ -73,7 +109,7 @@ static struct bh_cel_value double_op(struct bh_cel_run *run, enum cel_op op, dou
     case OP_DIV:
         return bh_cel_double(a / b);
     default:
-        return cel_err_overload(run);
+        return no_op(run, op, BH_CEL_DOUBLE);
     }
 }
 
@@ -183,7 +219,7 @@ static struct bh_cel_value mixed(struct bh_cel_run *run, enum cel_op op, struct 
         return time_shift(run, a.time, b.i, op == OP_SUB);
     if (a.kind == BH_CEL_DURATION && b.kind == BH_CEL_TIMESTAMP && op == OP_ADD)
         return time_shift(run, b.time, a.i, false);
-    return cel_err_overload(run);
+    return no_op(run, op, a.kind);
 }
 
 struct bh_cel_value cel_arith(struct bh_cel_run *run, enum cel_op op, struct bh_cel_value a,
@@ -202,19 +238,19 @@ struct bh_cel_value cel_arith(struct bh_cel_run *run, enum cel_op op, struct bh_
         return double_op(run, op, a.d, b.d);
     case BH_CEL_STRING:
     case BH_CEL_BYTES:
-        return op == OP_ADD ? bytes_add(run, a, b) : cel_err_overload(run);
+        return op == OP_ADD ? bytes_add(run, a, b) : no_op(run, op, a.kind);
     case BH_CEL_LIST:
-        return op == OP_ADD ? cel_concat(run, a, b) : cel_err_overload(run);
+        return op == OP_ADD ? cel_concat(run, a, b) : no_op(run, op, a.kind);
     case BH_CEL_TIMESTAMP:
-        return op == OP_SUB ? time_diff(run, a.time, b.time) : cel_err_overload(run);
+        return op == OP_SUB ? time_diff(run, a.time, b.time) : no_op(run, op, a.kind);
     case BH_CEL_DURATION:
         if (op != OP_ADD && op != OP_SUB)
-            return cel_err_overload(run);
+            return no_op(run, op, a.kind);
         r = int_op(run, op, a.i, b.i);
         if (r.kind == BH_CEL_INT)
             r.kind = BH_CEL_DURATION;
         return r;
     default:
-        return cel_err_overload(run);
+        return no_op(run, op, a.kind);
     }
 }

@@ -138,11 +138,12 @@ static bool occurs(struct cel_compiler *c, uint32_t v, const struct bh_cel_type 
     return false;
 }
 
+/* An error is no wildcard here: what stands beside it decides, so that one fault is told once. */
 static bool less_specific(const struct bh_cel_type *a, const struct bh_cel_type *b)
 {
-    if (cel_type_is_dyn(a) || a->kind == TK_VAR)
+    if (a->kind < TK_ERROR || a->kind == TK_VAR)
         return true;
-    if (cel_type_is_dyn(b) || b->kind == TK_VAR)
+    if (b->kind < TK_ERROR || b->kind == TK_VAR)
         return false;
     if (a->kind != b->kind)
         return false;
@@ -263,7 +264,9 @@ static const char *msg(struct cel_compiler *c, const struct bh_cel_type *t)
 static void mismatch(struct cel_compiler *c, const struct cel_ast *at,
                      const struct bh_cel_type *want, const struct bh_cel_type *got)
 {
-    cel_issue_add(c, at->pos, "expected type '%s' but found '%s'", msg(c, want), msg(c, got));
+    /* Types as they were found: what their variables became since is not told. */
+    cel_issue_add(c, at->pos, "expected type '%s' but found '%s'", cel_type_msg(c->a, want).p,
+                  cel_type_msg(c->a, got).p);
 }
 
 static void want_type(struct cel_compiler *c, const struct cel_ast *e, const struct bh_cel_type *t)
@@ -374,8 +377,8 @@ static const struct bh_cel_type *select_type(struct cel_compiler *c, struct cel_
         break;
     default:
         if (!cel_type_is_dyn(t)) {
-            cel_issue_add(c, e->pos, "type '%s' does not support field selection", msg(c, t));
-            r = &cel_t_error;
+            cel_issue_add(c, e->pos, "type '%s' does not support field selection",
+                          cel_type_msg(c->a, t).p);
         }
         break;
     }
@@ -408,13 +411,9 @@ static void check_list(struct cel_compiler *c, struct cel_ast *e)
         check(c, e->args[i]);
         x = e->args[i]->type;
         if (e->opt && e->opt[i]) {
-            const struct bh_cel_type *s = substitute(c, x, false);
-
-            if (cel_type_is_optional(s))
-                x = s->p[0];
-            else if (cel_type_is_dyn(s))
-                x = &cel_t_dyn;
-            else
+            if (cel_type_is_optional(x))
+                x = x->p[0];
+            else if (x->kind >= TK_ERROR)
                 mismatch(c, e->args[i], bh_cel_type_optional(c->a, x), x);
         }
         if (!t)
@@ -440,18 +439,18 @@ static void check_map(struct cel_compiler *c, struct cel_ast *e)
         check(c, e->args[2 * i + 1]);
         x = e->args[2 * i + 1]->type;
         if (e->opt && e->opt[i]) {
-            const struct bh_cel_type *s = substitute(c, x, false);
-
-            if (cel_type_is_optional(s))
-                x = s->p[0];
-            else if (cel_type_is_dyn(s))
-                x = &cel_t_dyn;
-            else
+            if (cel_type_is_optional(x))
+                x = x->p[0];
+            else if (x->kind >= TK_ERROR)
                 mismatch(c, e->args[2 * i + 1], bh_cel_type_optional(c->a, x), x);
         }
         v = !v ? x : try_assign(c, v, x) ? most_general(v, x) : &cel_t_dyn;
     }
-    e->type = bounded(c, bh_cel_type_map(c->a, k ? k : new_var(c), v ? v : new_var(c), e->n));
+    if (!k) {
+        k = new_var(c);
+        v = new_var(c);
+    }
+    e->type = bounded(c, bh_cel_type_map(c->a, k, v, e->n));
 }
 
 static const struct bh_cel_type *struct_type(struct cel_compiler *c, struct cel_ast *e)
@@ -485,12 +484,14 @@ static void check_struct(struct cel_compiler *c, struct cel_ast *e)
 {
     const struct bh_cel_type *t = struct_type(c, e);
 
+    if (!t) {
+        e->type = &cel_t_error;
+        return;
+    }
     for (uint32_t i = 0; i < e->n; i++) {
         const struct bh_cel_type *want, *got;
 
         check(c, e->args[i]);
-        if (!t)
-            continue;
         want = field_type(t, e->fields[i]);
         got = e->args[i]->type;
         if (!want) {
@@ -505,10 +506,11 @@ static void check_struct(struct cel_compiler *c, struct cel_ast *e)
         if (!try_assign(c, want, got))
             cel_issue_add(c, e->field_pos[i],
                           "expected type of field '%.*s' is '%s' but provided type is '%s'",
-                          BH_SF(e->fields[i]), msg(c, want), msg(c, got));
+                          BH_SF(e->fields[i]), cel_type_msg(c->a, want).p,
+                          cel_type_msg(c->a, got).p);
     }
     /* What a well-known message stands for may be null, too. */
-    e->type = !t ? &cel_t_error : cel_wkt_type(e->name) ? &cel_t_dyn : t;
+    e->type = cel_wkt_type(e->name) ? &cel_t_dyn : t;
 }
 
 /* ---- calls
@@ -537,10 +539,13 @@ static bool overload_fits(struct cel_compiler *c, struct cel_ast *e, const struc
     const struct bh_cel_type *vars[2] = {NULL, NULL};
     size_t mark = c->ntrail;
 
-    if (d->n != e->n || d->ov->member != e->member || !cel_decl_on(d, c->env->flags))
+    if (d->ov->member != e->member || !cel_decl_on(d, c->env->flags))
         return false;
+    /* Made though the number of arguments may be wrong: messages give the variables' numbers. */
     for (unsigned i = 0; i < d->params; i++)
         vars[i] = new_var(c);
+    if (d->n != e->n)
+        return false;
     for (uint32_t i = 0; i < e->n; i++)
         if (!assignable(c, e->args[i]->type, instantiate(c, d->args[i], vars))) {
             undo(c, mark);
@@ -685,7 +690,7 @@ static void check_fold(struct cel_compiler *c, struct cel_ast *e)
         cel_issue_add(c, f->range->pos,
                       "expression of type '%s' cannot be range of a comprehension (must be list, "
                       "map, or dynamic)",
-                      msg(c, range));
+                      cel_type_msg(c->a, range).p);
         v1 = v2 = &cel_t_error;
         break;
     }

@@ -93,3 +93,20 @@ BH_TEST(cel_kubernetes_cases)
     printf("cel_kubernetes_cases: %u as measured, %u expected deviations\n", s.passed, s.expected);
     BH_CHECK(s.passed > 900);
 }
+
+/* The same of further expressions, which stand in this repository. */
+BH_TEST(cel_own_cases)
+{
+    static const char *const where[] = {"tests/cel/cases.json", "../tests/cel/cases.json"};
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    BH_AUTO_BUF b = {.max = FILE_MAX};
+    struct bh_cel_suite s;
+
+    bh_cel_suite_init(&s, a);
+    s.failed = failed;
+    for (size_t i = 0; i < BH_COUNT(where); i++)
+        if (bh_fs_read(where[i], FILE_MAX, &b, NULL) == 0)
+            break;
+    BH_EQ(bh_cel_suite_run(&s, BH_S("cases"), bh_buf_str(&b), NULL), 0);
+    BH_CHECK(s.passed > 100);
+}

@@ -21,6 +21,8 @@ static uint64_t add(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &r) ? UINT64_MAX : r;
 }
 
+#define FORMAT_NAME_MAX 64 /* upstream's guess of how long names of formats get */
+
 static uint64_t mul(uint64_t a, uint64_t b)
 {
     uint64_t r;
@@ -224,6 +226,8 @@ static struct cel_cost_range type_size(const struct bh_cel_type *t)
 {
     if (!t)
         return unknown;
+    if (cel_type_is_optional(t))
+        return type_size(t->p[0]);
     if (t->kind == TK_BOOL || t->kind == TK_INT || t->kind == TK_UINT || t->kind == TK_DOUBLE ||
         t->kind == TK_TIMESTAMP || t->kind == TK_DURATION)
         return fixed(1);
@@ -244,6 +248,13 @@ static struct cel_cost_range size_of(const struct cel_ast *e)
     if (e->hint && e->hint->size_max != BH_CEL_SIZE_UNKNOWN)
         return (struct cel_cost_range){0, e->hint->size_max};
     return type_size(e->type);
+}
+
+/* Whether size_of() knows more than nothing. */
+static bool has_size(const struct cel_ast *e)
+{
+    return e->sized || e->kind == AST_LIST || e->kind == AST_MAP || e->kind == AST_CONST ||
+           (e->hint && e->hint->size_max != BH_CEL_SIZE_UNKNOWN) || type_size(e->type).min;
 }
 
 /* Size of an element of a list, for functions that walk strings in it. */
@@ -284,6 +295,41 @@ static struct cel_cost_range estimate_sort(const struct cel_ast *keys)
     return plus(fixed(11), scaled(sq, keys->type->np && text_type(keys->type->p[0]) ? 2.1 : 2));
 }
 
+/* Values of Kubernetes' own types: most compare at once. */
+static struct cel_cost_range opaque_equal(const struct bh_cel_type *t, const struct cel_ast *right)
+{
+    if (bh_str_eqc(t->name, "kubernetes.URL"))
+        return scaled((struct cel_cost_range){1, has_size(right) ? size_of(right).max : 1}, F);
+    if (bh_str_eqc(t->name, "kubernetes.NamedFormat"))
+        return scaled((struct cel_cost_range){1, FORMAT_NAME_MAX}, F);
+    return fixed(1);
+}
+
+/* replace(): the longest replacement as often as it fits, and the shortest. */
+static struct cel_cost_range replaced_size(struct cel_cost_range s, struct cel_cost_range from,
+                                           struct cel_cost_range to)
+{
+    struct cel_cost_range count = {0, 0}, kept = {0, 0};
+
+    if (from.min == 0) {
+        count.max = add(s.max, 1);
+        kept.max = s.max;
+    } else if (to.max <= from.min) {
+        kept.max = s.max;
+    } else {
+        count.max = scale(1, ceil((double)s.max / (double)from.min));
+    }
+    if (from.max == 0) {
+        count.min = add(s.min, 1);
+        kept.min = s.min;
+    } else if (from.max <= to.min) {
+        kept.min = s.min;
+    } else {
+        count.min = scale(1, ceil((double)s.min / (double)from.max));
+    }
+    return plus(times(count, to), kept);
+}
+
 /* Cost of one overload without its operands; *ret_size when the size of the result is known. */
 static struct cel_cost_range estimate_overload(struct cel_ast *e, const struct cel_decl *d,
                                                struct cel_cost_range *size, bool *sized)
@@ -296,25 +342,26 @@ static struct cel_cost_range estimate_overload(struct cel_ast *e, const struct c
     *sized = true;
     switch ((enum cel_cost)d->ov->cost) {
     case CC_SIZE0:
-        *size = d->kinds[0] == BH_CEL_STRING ? (struct cel_cost_range){s0.min, mul(s0.max, 4)}
+        *size = d->kinds[0] == BH_CEL_STRING ? (struct cel_cost_range){s0.min, s0.max * 4}
                                              : (struct cel_cost_range){s0.min / 4, s0.max};
         return scaled(s0, F);
     case CC_QUOTE:
-        *size = (struct cel_cost_range){add(s0.min, 2), add(mul(s0.max, 2), 2)};
+        /* As upstream, the largest size overflows. */
+        *size = (struct cel_cost_range){s0.min + 2, s0.max * 2 + 2};
         return scaled(s0, F);
     case CC_SIZE0_OWN:
         *size = s0;
         return scaled(s0, F);
     case CC_SPLIT:
         *size = (struct cel_cost_range){0, s0.max};
-        if (e->n == 3 && a[2]->kind == AST_CONST && a[2]->val.kind == BH_CEL_INT &&
-            a[2]->val.i >= 0)
+        if (e->n == 3 && a[2]->kind == AST_CONST && a[2]->val.kind == BH_CEL_INT)
             size->max = a[2]->val.u;
         return scaled(s0, 2 * F);
     case CC_JOIN:
         x = times(s0, element_size(a[0]));
         if (e->n == 2)
-            x = plus(x, times(s0, s1));
+            x = plus(x, times(s1, (struct cel_cost_range){s0.min ? s0.min - 1 : 0,
+                                                          s0.max ? s0.max - 1 : 0}));
         *size = x;
         return scaled(x, F);
     case CC_ADD_STR:
@@ -325,14 +372,13 @@ static struct cel_cost_range estimate_overload(struct cel_ast *e, const struct c
         *size = (struct cel_cost_range){0, s0.max};
         return times(scaled(plus(s0, fixed(1)), F), scaled(s1, F_REGEX));
     case CC_SLICE: {
-        struct cel_cost_range from = literal_int(a[1], fixed(0)), to = literal_int(a[2], s0);
+        uint64_t from = literal_int(a[1], fixed(0)).max, to = literal_int(a[2], s0).max;
 
-        *size = to.max > from.max ? (struct cel_cost_range){to.min - from.min, to.max - from.max}
-                                  : fixed(0);
+        *size = fixed(to - from); /* an end before the start counts as endless, as upstream */
         return plus(fixed(11), *size);
     }
     case CC_RANGE:
-        *size = literal_int(a[0], unknown);
+        *size = literal_int(a[0], fixed(UINT64_MAX));
         return plus(fixed(11), *size);
     case CC_REVERSE:
         *size = s0;
@@ -341,11 +387,15 @@ static struct cel_cost_range estimate_overload(struct cel_ast *e, const struct c
         *size = s0;
         return plus(fixed(11), times(e->n == 2 ? literal_int(a[1], unknown) : fixed(1), s0));
     case CC_SORT:
-        *size = s0;
+        /* The size of the result is taken for the work that it makes, as upstream. */
+        *size = times(size_of(a[e->n - 1]), size_of(a[e->n - 1]));
         return estimate_sort(a[e->n - 1]);
     case CC_DISTINCT:
-        *size = s0;
+        *size = times(s0, s0);
         return plus(fixed(11), scaled(times(s0, s0), 2));
+    case CC_REPLACE:
+        *size = replaced_size(s0, s1, size_of(a[2]));
+        return scaled(s0, 2 * F);
     default:
         break;
     }
@@ -357,7 +407,6 @@ static struct cel_cost_range estimate_overload(struct cel_ast *e, const struct c
     case CC_PARSE:
         return scaled(s0, F);
     case CC_CANONICAL:
-    case CC_REPLACE:
         return scaled(s0, 2 * F);
     case CC_IN_LIST:
         return s1;
@@ -365,7 +414,7 @@ static struct cel_cost_range estimate_overload(struct cel_ast *e, const struct c
         if (e->op == OP_EQ && (a[0]->type->kind == TK_OBJECT || a[0]->type->kind == TK_OPAQUE) &&
             (bh_str_starts(a[0]->type->name, BH_S("kubernetes.")) ||
              bh_str_starts(a[0]->type->name, BH_S("net."))))
-            return fixed(1);
+            return opaque_equal(a[0]->type, a[1]);
         smallest = s0.max < s1.max ? s0.max : s1.max;
         return (struct cel_cost_range){smallest ? 1 : 0, scale(smallest, F)};
     case CC_MATCHES:
@@ -397,6 +446,39 @@ static struct cel_cost_range estimate_overload(struct cel_ast *e, const struct c
     }
 }
 
+/* ---- sizes of what containers hold ---- */
+
+static void set_entry(struct cel_compiler *c, struct cel_ast *e, bool is_list,
+                      struct cel_cost_range key, struct cel_cost_range val)
+{
+    struct cel_entry_size *n = bh_new(c->a, struct cel_entry_size);
+
+    *n = (struct cel_entry_size){is_list, key, val};
+    e->entry = n;
+}
+
+/* Both are known, or neither counts. */
+static void join_entries(struct cel_compiler *c, struct cel_ast *e, const struct cel_ast *x,
+                         const struct cel_ast *y)
+{
+    if (x->entry && y->entry)
+        set_entry(c, e, x->entry->is_list, either(x->entry->key, y->entry->key),
+                  either(x->entry->val, y->entry->val));
+}
+
+/* A list or map that is written out. */
+static void literal_entries(struct cel_compiler *c, struct cel_ast *e)
+{
+    struct cel_cost_range key = {e->n ? UINT64_MAX : 0, 0}, val = key;
+    bool is_list = e->kind == AST_LIST;
+
+    for (uint32_t i = 0; i < e->n; i++) {
+        key = is_list ? key : either(key, size_of(e->args[2 * i]));
+        val = either(val, size_of(e->args[is_list ? i : 2 * i + 1]));
+    }
+    set_entry(c, e, is_list, is_list ? fixed(1) : key, val);
+}
+
 static struct cel_cost_range cost_of(struct cel_compiler *c, struct cel_ast *e);
 
 static struct cel_cost_range estimate_call(struct cel_compiler *c, struct cel_ast *e)
@@ -414,6 +496,7 @@ static struct cel_cost_range estimate_call(struct cel_compiler *c, struct cel_as
         sum = cost_of(c, e->args[0]);
         x = either(cost_of(c, e->args[1]), cost_of(c, e->args[2]));
         set_size(e, either(size_of(e->args[1]), size_of(e->args[2])));
+        join_entries(c, e, e->args[1], e->args[2]);
         return plus(sum, x);
     }
     for (uint32_t i = 0; i < e->n; i++)
@@ -426,43 +509,61 @@ static struct cel_cost_range estimate_call(struct cel_compiler *c, struct cel_as
             any_sized = true;
         }
     }
-    if (e->func && (bh_str_eqc(e->func->name, "dyn") || bh_str_eqc(e->func->name, "optional.of")))
+    if (e->func && bh_str_eqc(e->func->name, "dyn"))
         set_size(e, size_of(e->args[0]));
+    else if (e->op == OP_INDEX && e->args[0]->entry)
+        set_size(e, e->args[0]->entry->val);
     else if (e->op == OP_ADD && e->ndecls == 1 && e->decls[0]->kinds[0] == BH_CEL_LIST)
         set_size(e, plus(size_of(e->args[0]), size_of(e->args[1])));
     else if (any_sized)
         set_size(e, size);
+    if (e->func && bh_str_eqc(e->func->name, "dyn"))
+        e->entry = e->args[0]->entry;
+    if (e->op == OP_ADD && e->ndecls == 1 && !type_size(e->type).min)
+        join_entries(c, e, e->args[0], e->args[1]);
     return plus(sum, fn);
 }
 
 /* From here on the variable in this slot has a known size. */
-static void set_local(struct cel_compiler *c, uint32_t slot, struct cel_cost_range size)
+static void set_local(struct cel_compiler *c, uint32_t slot, struct cel_cost_range size,
+                      const struct cel_entry_size *entry)
 {
     if (!c->local_sizes)
         c->local_sizes = bh_new_n(c->a, struct cel_local_size, c->nlocals);
-    c->local_sizes[slot].known = true;
-    c->local_sizes[slot].size = size;
+    c->local_sizes[slot] = (struct cel_local_size){true, size, entry};
+}
+
+static void bind_local(struct cel_compiler *c, const struct cel_fold *f)
+{
+    if (has_size(f->init) || f->init->entry)
+        set_local(c, f->slot, size_of(f->init), f->init->entry);
 }
 
 static struct cel_cost_range estimate_fold(struct cel_compiler *c, struct cel_ast *e)
 {
     struct cel_fold *f = e->fold;
     struct cel_cost_range sum = plus(cost_of(c, f->range), cost_of(c, f->init)), loop, n;
+    const struct cel_entry_size *in = f->range->entry;
 
+    bind_local(c, f);
     if (f->bind) {
-        if (f->init->sized || f->init->kind == AST_LIST || f->init->kind == AST_MAP ||
-            f->init->kind == AST_CONST || f->init->hint)
-            set_local(c, f->slot, size_of(f->init));
         sum = plus(sum, cost_of(c, f->result));
         if (f->result->sized)
             set_size(e, f->result->size);
+        e->entry = f->result->entry;
         return sum;
+    }
+    if (in) {
+        set_local(c, f->slot + 1, in->is_list && !f->iter2.p ? in->val : in->key, NULL);
+        set_local(c, f->slot + 2, in->val, NULL);
     }
     n = size_of(f->range);
     loop = plus(cost_of(c, f->cond), cost_of(c, f->step));
     sum = plus(sum, cost_of(c, f->result));
-    if (f->init->kind == AST_LIST || f->init->kind == AST_MAP)
+    if (f->init->kind == AST_LIST || f->init->kind == AST_MAP) {
         set_size(e, n);
+        e->entry = f->step->entry;
+    }
     return plus(sum, times(n, loop));
 }
 
@@ -478,8 +579,12 @@ static struct cel_cost_range cost_new(struct cel_compiler *c, struct cel_ast *e)
     case AST_IDENT:
         if (e->ref == REF_TYPE && c->env->type_sized)
             set_size(e, (struct cel_cost_range){0, c->env->type_size});
-        if (e->ref == REF_LOCAL && c->local_sizes && c->local_sizes[e->slot].known)
-            set_size(e, c->local_sizes[e->slot].size);
+        if (e->ref == REF_LOCAL && c->local_sizes && c->local_sizes[e->slot].known) {
+            /* What was declared of it, or its type, says it better. */
+            if (!has_size(e))
+                set_size(e, c->local_sizes[e->slot].size);
+            e->entry = c->local_sizes[e->slot].entry;
+        }
         return fixed(1);
     case AST_SELECT:
         if (e->ref != REF_NONE)
@@ -497,6 +602,8 @@ static struct cel_cost_range cost_new(struct cel_compiler *c, struct cel_ast *e)
         sum = fixed(e->kind == AST_LIST ? 10 : e->kind == AST_MAP ? 30 : 40);
         for (uint32_t i = 0; i < n; i++)
             sum = plus(sum, cost_of(c, e->args[i]));
+        if (e->kind != AST_STRUCT)
+            literal_entries(c, e);
         return sum;
     }
 }

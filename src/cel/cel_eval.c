@@ -70,14 +70,48 @@ static struct bh_cel_value list_index(struct bh_cel_run *run, struct bh_cel_valu
     return bh_cel_error(run, "unsupported index type '%.*s' in list", BH_SF(bh_cel_type_name(key)));
 }
 
+const char *cel_qualifier_name(struct bh_cel_value v)
+{
+    switch (v.kind) {
+    case BH_CEL_NULL:
+        return "types.Null";
+    case BH_CEL_BYTES:
+        return "types.Bytes";
+    case BH_CEL_LIST:
+        return v.list->v ? "*types.baseList" : "[]interface {}";
+    case BH_CEL_MAP:
+        return v.map->ops ? "map[string]interface {}" : "*types.baseMap";
+    case BH_CEL_TIMESTAMP:
+        return "types.Timestamp";
+    case BH_CEL_DURATION:
+        return "types.Duration";
+    case BH_CEL_TYPE:
+        return "*types.Type";
+    case BH_CEL_OPTIONAL:
+        return "*types.Optional";
+    case BH_CEL_IP:
+        return "cel.IP";
+    case BH_CEL_CIDR:
+        return "cel.CIDR";
+    case BH_CEL_URL:
+        return "cel.URL";
+    case BH_CEL_QUANTITY:
+        return "cel.Quantity";
+    case BH_CEL_SEMVER:
+        return "cel.Semver";
+    default:
+        return bh_cel_type_name(v).p;
+    }
+}
+
 /* obj[key]: 1 found, 0 absent, -1 *ret is an error. */
 static int look_up(struct bh_cel_run *run, struct bh_cel_value obj, struct bh_cel_value key,
                    struct bh_cel_value *ret)
 {
     if (key.kind < BH_CEL_BOOL || key.kind > BH_CEL_STRING) {
-        *ret = key.kind == BH_CEL_ERROR ? key
-                                        : bh_cel_error(run, "invalid qualifier type: %.*s",
-                                                       BH_SF(bh_cel_type_name(key)));
+        *ret = key.kind == BH_CEL_ERROR
+                   ? key
+                   : bh_cel_error(run, "invalid qualifier type: %s", cel_qualifier_name(key));
         return -1;
     }
     if (obj.kind == BH_CEL_MAP || obj.kind == BH_CEL_OBJECT) {
@@ -447,7 +481,14 @@ CEL_STEP(cel_ev_neg)
         return v.i == INT64_MIN ? bh_cel_error(run, "integer overflow") : bh_cel_int(-v.i);
     if (v.kind == BH_CEL_DOUBLE)
         return bh_cel_double(-v.d);
-    return v.kind == BH_CEL_ERROR ? v : cel_err_overload(run);
+    if (v.kind == BH_CEL_DURATION && v.i != INT64_MIN) {
+        v.i = -v.i;
+        return v;
+    }
+    if (v.kind == BH_CEL_BOOL || v.kind == BH_CEL_STRING || v.kind == BH_CEL_TIMESTAMP ||
+        v.kind == BH_CEL_DURATION)
+        return cel_err_overload(run);
+    return v.kind == BH_CEL_ERROR ? v : bh_cel_error(run, "no such overload: -_");
 }
 
 CEL_STEP(cel_ev_in)

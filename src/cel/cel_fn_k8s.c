@@ -272,12 +272,105 @@ static bool normalize(struct bh_arena *a, struct bh_str s, struct bh_str *ret)
     for (size_t i = 0; i < 3; i++) {
         struct bh_str p = i < n ? part[i] : BH_S("0");
 
-        while (p.n > 1 && p.p[0] == '0' && p.p[1] >= '0' && p.p[1] <= '9')
-            p = bh_str_sub(p, 1, p.n);
-        bh_buf_addf(&b, "%s%.*s", i ? "." : "", BH_SF(p));
+        bool zero = false;
+
+        if (p.n > 1) {
+            while (p.n && p.p[0] == '0')
+                p = bh_str_sub(p, 1, p.n);
+            zero = p.n == 0 || p.p[0] < '0' || p.p[0] > '9';
+        }
+        bh_buf_addf(&b, "%s%s%.*s", i ? "." : "", zero ? "0" : "", BH_SF(p));
     }
     *ret = bh_str_dup(a, bh_buf_str(&b));
     return true;
+}
+
+/* ---- why a text is no version, in the words of upstream's parser */
+
+static bool digits(struct bh_str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] < '0' || s.p[i] > '9')
+            return false;
+    return s.n > 0;
+}
+
+static bool words(struct bh_str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] != '-' && (s.p[i] < '0' || s.p[i] > '9') && (s.p[i] < 'a' || s.p[i] > 'z') &&
+            (s.p[i] < 'A' || s.p[i] > 'Z'))
+            return false;
+    return s.n > 0;
+}
+
+static struct bh_str number_fault(struct bh_arena *a, struct bh_str s, const char *small,
+                                  const char *large)
+{
+    if (!digits(s))
+        return bh_str_fmt(a, "Invalid character(s) found in %s number \"%.*s\"", small, BH_SF(s));
+    if (s.n > 1 && s.p[0] == '0')
+        return bh_str_fmt(a, "%s number must not contain leading zeroes \"%.*s\"", large, BH_SF(s));
+    /* Twenty digits may still fit an unsigned number; the parser said that they do not. */
+    if (s.n > 20 || (s.n == 20 && memcmp(s.p, "18446744073709551615", 20) > 0))
+        return bh_str_fmt(a, "strconv.ParseUint: parsing \"%.*s\": value out of range", BH_SF(s));
+    return (struct bh_str){0};
+}
+
+static struct bh_str labels_fault(struct bh_arena *a, struct bh_str s, bool build)
+{
+    while (s.p) {
+        ptrdiff_t dot = bh_str_chr(s, '.', 0);
+        struct bh_str w = bh_str_sub(s, 0, dot < 0 ? s.n : (size_t)dot);
+
+        if (w.n == 0)
+            return build ? BH_S("Build meta data is empty") : BH_S("Prerelease is empty");
+        if (!build && digits(w) && w.n > 1 && w.p[0] == '0')
+            return bh_str_fmt(
+                a, "Numeric PreRelease version must not contain leading zeroes \"%.*s\"", BH_SF(w));
+        if (!words(w))
+            return bh_str_fmt(a, "Invalid character(s) found in %s \"%.*s\"",
+                              build ? "build meta data" : "prerelease", BH_SF(w));
+        if (dot < 0)
+            break;
+        s = bh_str_sub(s, (size_t)dot + 1, s.n);
+    }
+    return (struct bh_str){0};
+}
+
+static struct bh_str version_fault(struct bh_arena *a, struct bh_str s)
+{
+    struct bh_str part[3], pre = {0}, build = {0}, why;
+    ptrdiff_t at;
+    size_t n = 0;
+
+    if (s.n == 0)
+        return BH_S("Version string empty");
+    for (at = 0; n < 2 && (at = bh_str_chr(s, '.', 0)) >= 0; n++) {
+        part[n] = bh_str_sub(s, 0, (size_t)at);
+        s = bh_str_sub(s, (size_t)at + 1, s.n);
+    }
+    if (n < 2)
+        return BH_S("No Major.Minor.Patch elements found");
+    if ((at = bh_str_chr(s, '+', 0)) >= 0) {
+        build = bh_str_sub(s, (size_t)at + 1, s.n);
+        s = bh_str_sub(s, 0, (size_t)at);
+    }
+    if ((at = bh_str_chr(s, '-', 0)) >= 0) {
+        pre = bh_str_sub(s, (size_t)at + 1, s.n);
+        s = bh_str_sub(s, 0, (size_t)at);
+    }
+    part[2] = s;
+    why = number_fault(a, part[0], "major", "Major");
+    if (!why.n)
+        why = number_fault(a, part[1], "minor", "Minor");
+    if (!why.n)
+        why = number_fault(a, part[2], "patch", "Patch");
+    if (!why.n)
+        why = labels_fault(a, pre, false);
+    if (!why.n)
+        why = labels_fault(a, build, true);
+    return why.n ? why : BH_S("invalid version");
 }
 
 static bool version(struct bh_arena *a, struct bh_str s, bool norm, struct bh_cel_value *ret)
@@ -302,13 +395,15 @@ int bh_cel_semver(struct bh_arena *a, struct bh_str text, struct bh_cel_value *r
 
 CEL_FN(cel_f_semver)
 {
+    struct bh_str s = bh_cel_as_str(args[0]);
     struct bh_cel_value v;
 
-    if (!version(run->a, bh_cel_as_str(args[0]), n == 2 && args[1].b, &v))
-        return bh_cel_error(
-            run, "Semver parse error during conversion from string: invalid version \"%.*s\"",
-            BH_SF(bh_cel_as_str(args[0])));
-    return v;
+    if (version(run->a, s, n == 2 && args[1].b, &v))
+        return v;
+    if (n == 2 && args[1].b && !normalize(run->a, s, &s))
+        return bh_cel_error(run, "short version cannot contain PreRelease/Build meta data");
+    s = version_fault(run->a, s);
+    return bh_cel_error(run, "%.*s", BH_SF(s));
 }
 
 CEL_FN(cel_f_is_semver)

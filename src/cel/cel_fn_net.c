@@ -43,37 +43,27 @@ static const char *ip_why(struct bh_arena *a, struct bh_str s, struct bh_ip *ret
     if (mapped_text(s))
         return bh_str_fmt(a, "IPv4-mapped IPv6 address \"%.*s\" is not allowed", BH_SF(s)).p;
     if (!bh_ip_parse(s, ret))
-        return bh_str_fmt(a,
-                          "IP Address \"%.*s\" parse error during conversion from string: "
-                          "ParseAddr(\"%.*s\"): unable "
-                          "to parse IP",
-                          BH_SF(s), BH_SF(s))
+        return bh_str_fmt(a, "IP Address \"%.*s\" parse error during conversion from string: %.*s",
+                          BH_SF(s), BH_SF(cel_ip_why(a, s)))
             .p;
     return NULL;
 }
 
+#define CIDR_ERROR "network address parse error during conversion from string: "
+
+/* Upstream says twice what went wrong. */
 static const char *cidr_why(struct bh_arena *a, struct bh_str s, struct bh_ip *ret, unsigned *bits)
 {
     ptrdiff_t slash = bh_str_chr(s, '/', 0);
     struct bh_str addr = bh_str_sub(s, 0, slash < 0 ? s.n : (size_t)slash), len;
     int64_t n;
 
-    if (slash < 0)
-        return bh_str_fmt(a,
-                          "network address parse error during conversion from string: "
-                          "netip.ParsePrefix(\"%.*s\"): no "
-                          "'/'",
-                          BH_SF(s))
-            .p;
+    len = bh_str_sub(s, slash < 0 ? s.n : (size_t)slash + 1, s.n);
+    if (slash < 0 || !bh_ip_parse(addr, ret) || (len.n > 1 && len.p[0] == '0') ||
+        !bh_str_i64(len, 0, ret->v6 || mapped_text(addr) ? 128 : 32, &n))
+        return bh_str_fmt(a, CIDR_ERROR CIDR_ERROR "%.*s", BH_SF(cel_prefix_why(a, s))).p;
     if (mapped_text(addr))
-        return bh_str_fmt(a, "IPv4-mapped IPv6 address \"%.*s\" is not allowed", BH_SF(s)).p;
-    len = bh_str_sub(s, (size_t)slash + 1, s.n);
-    if (!bh_ip_parse(addr, ret) || (len.n > 1 && len.p[0] == '0') ||
-        !bh_str_i64(len, 0, ret->v6 ? 128 : 32, &n))
-        return bh_str_fmt(a,
-                          "network address parse error during conversion from string: "
-                          "netip.ParsePrefix(\"%.*s\"): "
-                          "unable to parse prefix",
+        return bh_str_fmt(a, CIDR_ERROR "IPv4-mapped IPv6 address \"%.*s\" is not allowed",
                           BH_SF(s))
             .p;
     *bits = (unsigned)n;

@@ -240,6 +240,12 @@ struct cel_cost_range {
     uint64_t min, max;
 };
 
+/* What is known of the sizes of a container's keys (of lists: of their indexes) and values. */
+struct cel_entry_size {
+    bool is_list;
+    struct cel_cost_range key, val;
+};
+
 struct cel_ast {
     uint8_t kind;
     bool test_only;   /* SELECT: has() */
@@ -266,8 +272,9 @@ struct cel_ast {
     const struct cel_func *func;
     const struct cel_decl *const *decls; /* overloads that remain */
     uint32_t ndecls;
-    struct cel_step *step;            /* memo of the planner */
-    struct cel_cost_range cost, size; /* memo of the estimator */
+    struct cel_step *step;              /* memo of the planner */
+    struct cel_cost_range cost, size;   /* memo of the estimator */
+    const struct cel_entry_size *entry; /* NULL: unknown */
 };
 
 /* ---- compilation
@@ -285,6 +292,7 @@ struct cel_scope; /* of the checker */
 struct cel_local_size {
     bool known;
     struct cel_cost_range size;
+    const struct cel_entry_size *entry;
 };
 
 struct cel_compiler {
@@ -301,7 +309,7 @@ struct cel_compiler {
     size_t ntrail, trail_cap, trail_old_cap;
     struct cel_scope *scope;
     uint32_t nlocals;
-    struct cel_local_size *local_sizes; /* of bound variables, for the estimate; by slot */
+    struct cel_local_size *local_sizes; /* of variables, for the estimate; by slot */
     uint64_t type_steps;
     bool too_complex; /* a type passed CEL_TYPE_WEIGHT_MAX */
     bool unchecked;

@@ -41,4 +41,9 @@ struct bh_str cel_url_text(struct bh_arena *a, const struct cel_url *u);
 bool cel_url_parse(struct bh_arena *a, struct bh_str s, struct cel_url *ret,
                    struct bh_str *ret_why);
 
+/* cel_ip_why.c: what is wrong with a text that bh_ip_parse() refuses, or that is no prefix. In the
+ * arena. */
+struct bh_str cel_ip_why(struct bh_arena *a, struct bh_str in);
+struct bh_str cel_prefix_why(struct bh_arena *a, struct bh_str in);
+
 #endif

@@ -449,6 +449,38 @@ int bh_cel_selector_validate(struct bh_str expr, struct bh_arena *a, struct bh_s
     return 0;
 }
 
+/* Upstream's words for a result that is no boolean; they depend on what it is instead. */
+static int no_bool(const struct bh_cel_value *v, struct bh_err *err)
+{
+    static const struct {
+        uint32_t kind;
+        const char *why;
+    } whys[] = {{BH_CEL_INT, "unsupported type conversion from 'int' to bool"},
+                {BH_CEL_UINT, "unsupported type conversion from 'uint' to bool"},
+                {BH_CEL_STRING, "unsupported native conversion from string to 'bool'"},
+                {BH_CEL_DOUBLE, "type conversion error from Double to 'bool'"},
+                {BH_CEL_BYTES, "type conversion error from Bytes to 'bool'"},
+                {BH_CEL_LIST, "type conversion error from list to 'bool'"},
+                {BH_CEL_MAP, "type conversion error from map to 'bool'"},
+                {BH_CEL_NULL, "type conversion error from 'null_type' to 'bool'"},
+                {BH_CEL_TIMESTAMP, "type conversion error from 'Timestamp' to 'bool'"},
+                {BH_CEL_DURATION, "type conversion error from 'Duration' to 'bool'"},
+                {BH_CEL_TYPE, "type conversion not supported for 'type'"},
+                {BH_CEL_QUANTITY, "type conversion error from 'Quantity' to 'bool'"},
+                {BH_CEL_SEMVER, "type conversion error from 'Semver' to 'bool'"},
+                {BH_CEL_URL, "type conversion error from 'URL' to 'bool'"},
+                {BH_CEL_IP, "type conversion error from 'IP' to 'bool'"},
+                {BH_CEL_CIDR, "type conversion error from 'CIDR' to 'bool'"}};
+    const char *why = NULL;
+
+    for (size_t i = 0; i < BH_COUNT(whys); i++)
+        if (whys[i].kind == v->kind)
+            why = whys[i].why;
+    return bh_err_set(err, BH_E_INVALID,
+                      "CEL result of type %.*s could not be converted to bool%s%s",
+                      BH_SF(bh_cel_type_name(*v)), why ? ": " : "", why ? why : "");
+}
+
 int bh_cel_selector_match(const struct bh_cel_selector *s, const struct bh_cel_device *d,
                           struct bh_arena *a, struct bh_err *err)
 {
@@ -461,9 +493,8 @@ int bh_cel_selector_match(const struct bh_cel_selector *s, const struct bh_cel_d
     r = bh_cel_eval(s->p, &dev, 1, a, BH_CEL_COST_PER_CALL, &res, err);
     if (r < 0)
         return r;
-    if (res.value.kind != BH_CEL_BOOL)
-        return bh_err_set(err, BH_E_INVALID,
-                          "CEL result of type %.*s could not be converted to bool",
-                          BH_SF(bh_cel_type_name(res.value)));
-    return res.value.b;
+    /* An optional stands for what it holds. */
+    while (res.value.kind == BH_CEL_OPTIONAL && res.value.opt)
+        res.value = *res.value.opt;
+    return res.value.kind == BH_CEL_BOOL ? res.value.b : no_bool(&res.value, err);
 }

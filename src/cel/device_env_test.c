@@ -89,6 +89,7 @@ BH_TEST(device_selectors_match)
           1);
     BH_EQ(match("device.attributes.exists_one(x, x == 'ext.example.com')"), 1);
     BH_EQ(match("!device.allowMultipleAllocations"), 1);
+    BH_EQ(match("dyn(optional.of(true))"), 1);
 }
 
 BH_TEST(device_selectors_refuse)
@@ -99,7 +100,17 @@ BH_TEST(device_selectors_refuse)
     refused("1", "must evaluate to bool or the unknown type, not int");
     refused("device.attributes['nope'].x", "no such key: x");
     refused("device.attributes['gpu.bulkhead.dev'].model",
-            "CEL result of type string could not be converted to bool");
+            "CEL result of type string could not be converted to bool: unsupported native "
+            "conversion from string to 'bool'");
+    refused("dyn(1u)", "CEL result of type uint could not be converted to bool: unsupported type "
+                       "conversion from 'uint' to bool");
+    refused("dyn([1])", "CEL result of type list could not be converted to bool: type conversion "
+                        "error from list to 'bool'");
+    refused("dyn(type(1))", "CEL result of type type could not be converted to bool: type "
+                            "conversion not supported for 'type'");
+    refused("dyn(semver('1.0.0'))",
+            "CEL result of type kubernetes.Semver could not be converted to "
+            "bool: type conversion error from 'Semver' to 'bool'");
     refused("device.attributes['gpu.bulkhead.dev'].index.isGreaterThan(semver('0.0.1'))",
             "no such overload: isGreaterThan(int, kubernetes.Semver)");
 }

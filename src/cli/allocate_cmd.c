@@ -264,27 +264,43 @@ static int say_refused(const struct run *r, struct bh_str first)
 
 /* ---- the command ---- */
 
-/* "claim NAME, request R: …" names the claim and the request that an error is about. */
+/* Whether the text speaks of ", request NAME" and nothing longer. */
+static bool speaks_of(const struct run *r, struct bh_str text, struct bh_str request)
+{
+    struct bh_str q = bh_str_fmt(r->f.a, "request %.*s", BH_SF(request));
+    ptrdiff_t at = bh_str_find(text, q);
+
+    return at >= 0 && (size_t)at + q.n < text.n && strchr(":,", text.p[(size_t)at + q.n]);
+}
+
+static struct bh_str field_of(const struct run *r, size_t claim, struct bh_str text)
+{
+    const struct bh_resource_v1_device_request_vec *q = &r->claims[claim]->spec.devices.requests;
+
+    for (size_t k = 0; k < q->n; k++) {
+        if (speaks_of(r, text, q->p[k].name))
+            return bh_str_fmt(r->f.a, "spec.devices.requests[%zu]", k);
+        for (size_t j = 0; j < q->p[k].first_available.n; j++)
+            if (speaks_of(r, text, q->p[k].first_available.p[j].name))
+                return bh_str_fmt(r->f.a, "spec.devices.requests[%zu].firstAvailable[%zu]", k, j);
+    }
+    return BH_S("spec.devices");
+}
+
+/* "claim NAMESPACE/NAME, request R: …" names the claim and the request that an error is about. */
 static int say_fatal(struct run *r, struct bh_str text)
 {
     const struct bh_alloc_object *o = r->n ? r->objects[0] : NULL;
     struct bh_str field = BH_S("spec.devices");
 
     for (size_t i = 0; i < r->n; i++) {
-        struct bh_str name = r->objects[i]->obj->name;
+        struct bh_str claim = bh_str_fmt(r->f.a, "claim %.*s/%.*s", BH_SF(r->objects[i]->obj->ns),
+                                         BH_SF(r->objects[i]->obj->name));
 
-        if (!bh_str_starts(text, bh_str_fmt(r->f.a, "claim %.*s,", BH_SF(name))) &&
-            !bh_str_starts(text, bh_str_fmt(r->f.a, "claim %.*s:", BH_SF(name))))
+        if (!bh_str_starts(text, claim) || text.n == claim.n || !strchr(",:", text.p[claim.n]))
             continue;
         o = r->objects[i];
-        for (size_t k = 0; k < r->claims[i]->spec.devices.requests.n; k++) {
-            struct bh_str q = bh_str_fmt(r->f.a, ", request %.*s",
-                                         BH_SF(r->claims[i]->spec.devices.requests.p[k].name));
-            ptrdiff_t at = bh_str_find(text, q);
-
-            if (at >= 0 && (size_t)at + q.n < text.n && strchr(":,/", text.p[(size_t)at + q.n]))
-                field = bh_str_fmt(r->f.a, "spec.devices.requests[%zu]", k);
-        }
+        field = field_of(r, i, text);
     }
     if (o)
         bh_alloc_complain(&r->f, o, field, text);

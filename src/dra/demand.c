@@ -197,7 +197,8 @@ struct reader {
     struct bh_dra_model *m;
     struct dra_demand *d;
     size_t claim;
-    struct bh_str req; /* "gpu", "gpu/large" */
+    struct bh_str req; /* the name that messages give: of the request, or of the alternative */
+    bool sub;
 };
 
 static void fault(struct reader *r, const char *fmt, ...) BH_PRINTF(2, 3);
@@ -220,9 +221,8 @@ static void read_caps(struct reader *r, struct dra_sub *s,
         return;
     if (!r->m->f.consumable_capacity)
         fault(r,
-              ", request %.*s: has capacity requests, but the DRAConsumableCapacity feature is "
-              "disabled",
-              BH_SF(r->req));
+              ", %s %.*s: has capacity requests, but the DRAConsumableCapacity feature is disabled",
+              r->sub ? "subrequest" : "request", BH_SF(r->req));
     s->caps = bh_new_n(r->d->arena, struct dra_amount, c->requests.n);
     s->caps_n = c->requests.n;
     for (size_t i = 0; i < c->requests.n; i++) {
@@ -261,7 +261,7 @@ static void read_sub(struct reader *r, struct dra_sub *s, struct bh_str class_na
     const struct bh_resource_v1_device_class *c = bh_dra_class(r->m, class_name);
 
     s->id = (uint32_t)r->d->subs_n++;
-    s->result = r->req;
+    s->name = r->req;
     s->class_name = class_name;
     s->count = count;
     read_caps(r, s, capacity);
@@ -303,6 +303,7 @@ static void read_request(struct reader *r, struct dra_req *q,
     q->n = q->listed ? in->first_available.n : in->exactly ? 1 : 0;
     q->subs = bh_new_n(r->d->arena, struct dra_sub, q->n);
     r->req = in->name;
+    r->sub = false;
     if (q->n == 0)
         fault(r, ", request %.*s: unknown request type", BH_SF(in->name));
     if (q->listed && !r->m->f.prioritized_list)
@@ -314,6 +315,7 @@ static void read_request(struct reader *r, struct dra_req *q,
         /* Asking for it counts, even with false, when the feature is off. */
         q->subs[0].admin = e->has_admin_access && (e->admin_access || !r->m->f.admin_access);
         q->subs[0].tolerations = e->tolerations;
+        q->subs[0].result = in->name;
         read_sub(r, &q->subs[0], e->device_class_name, &e->selectors, e->allocation_mode, e->count,
                  e->capacity);
         r->d->has_admin |= q->subs[0].admin;
@@ -321,7 +323,9 @@ static void read_request(struct reader *r, struct dra_req *q,
     for (size_t i = 0; i < in->first_available.n; i++) {
         const struct bh_resource_v1_device_sub_request *e = &in->first_available.p[i];
 
-        r->req = bh_str_fmt(r->d->arena, "%.*s/%.*s", BH_SF(in->name), BH_SF(e->name));
+        r->req = e->name;
+        r->sub = true;
+        q->subs[i].result = bh_str_fmt(r->d->arena, "%.*s/%.*s", BH_SF(in->name), BH_SF(e->name));
         q->subs[i].tolerations = e->tolerations;
         read_sub(r, &q->subs[i], e->device_class_name, &e->selectors, e->allocation_mode, e->count,
                  e->capacity);
@@ -570,7 +574,8 @@ int bh_dra_ask_check(const struct bh_dra_ask *q, struct bh_err *err)
 {
     if (q->d->fault.n == 0)
         return 0;
-    return bh_err_set(err, BH_E_INVALID, "claim %.*s%.*s",
+    return bh_err_set(err, BH_E_INVALID, "claim %.*s/%.*s%.*s",
+                      BH_SF(q->claims[q->d->fault_claim]->metadata.namespace),
                       BH_SF(q->claims[q->d->fault_claim]->metadata.name), BH_SF(q->d->fault));
 }
 

@@ -230,6 +230,7 @@ struct dra_sel {
 /* A request, or one of its alternatives. */
 struct dra_sub {
     struct bh_str result; /* "gpu", "gpu/large" */
+    struct bh_str name;   /* its last part, which upstream's messages give */
     struct bh_str class_name;
     const struct bh_resource_v1_device_class_spec *cls; /* in the demand's arena */
     struct dra_sel **sels;                              /* of the class, then of the request */

@@ -135,14 +135,16 @@ BH_TEST(pool_incomplete_and_all) /* P3, P4 */
     slice(&w, "q", "[{name: x}]");
     claim_all(&w, "c");
     WANT_OUT(&w, "n1", "default/c", BH_DRA_FATAL,
-             "claim c, request r: asks for all devices, but resource pool d/p is currently being "
+             "claim default/c, request r: asks for all devices, but resource pool d/p is currently "
+             "being "
              "updated");
     claim_full(
         &w, "d",
         "{requests: [{name: r, firstAvailable: [{name: x, deviceClassName: any, allocationMode: "
         "ExactCount, count: 1}, {name: z, deviceClassName: any, allocationMode: All}]}]}");
     WANT_OUT(&w, "n1", "default/d", BH_DRA_FATAL,
-             "claim d, request r/z: asks for all devices, but resource pool d/p is currently being "
+             "claim default/d, request z: asks for all devices, but resource pool d/p is currently "
+             "being "
              "updated");
     world_done(&w);
 }
@@ -181,7 +183,8 @@ BH_TEST(pool_of_counters_elsewhere) /* is seen from every node, and so are its f
     slice(&w, "p", "[{name: a}]");
     slice_full(&w, "s0", "d", "m", 1, 2, "nodeName: n2", COUNTERS("4"));
     WANT_OUT(&w, "n1", "default/all", BH_DRA_FATAL,
-             "claim all, request r: asks for all devices, but resource pool d/m is currently being "
+             "claim default/all, request r: asks for all devices, but resource pool d/m is "
+             "currently being "
              "updated");
     slice_full(&w, "s1", "d", "m", 1, 2, "nodeName: n2", "devices: [" USES("a", "3") "]");
     WANT(&w, "n1", "default/all", "d/p/a");
@@ -190,9 +193,9 @@ BH_TEST(pool_of_counters_elsewhere) /* is seen from every node, and so are its f
         &w, "s1", "d", "m", 1, 2, "nodeName: n2",
         "devices: [{name: a, consumesCounters: [{counterSet: cs, counters: {no: {value: '1'}}}]}]");
     WANT_OUT(&w, "n1", "default/c", BH_DRA_NODE_ERROR, "invalid resource pools were encountered");
-    WANT_OUT(
-        &w, "n1", "default/all", BH_DRA_FATAL,
-        "claim all, request r: asks for all devices, but resource pool d/m is currently invalid");
+    WANT_OUT(&w, "n1", "default/all", BH_DRA_FATAL,
+             "claim default/all, request r: asks for all devices, but resource pool d/m is "
+             "currently invalid");
     bh_dra_slice_del(w.m, BH_S("s0"));
     bh_dra_slice_del(w.m, BH_S("s1"));
     WANT(&w, "n1", "default/all", "d/p/a");
@@ -439,10 +442,10 @@ BH_TEST(sizes) /* L16, L17, L18 */
     BH_EQ(w.res.prefer, 7);
     claim(&w, "many", 33, "");
     WANT_OUT(&w, "n1", "default/many", BH_DRA_FATAL,
-             "claim many: number of requested devices 33 exceeds the claim limit of 32");
+             "claim default/many: number of requested devices 33 exceeds the claim limit of 32");
     claim_all(&w, "all");
     WANT_OUT(&w, "n1", "default/all", BH_DRA_FATAL,
-             "claim all: number of requested devices 40 exceeds the claim limit of 32");
+             "claim default/all: number of requested devices 40 exceeds the claim limit of 32");
     claim(&w, "most", 32, "");
     BH_EQ(world_allocate(&w, "n1", "default/most"), BH_DRA_OK);
     world_done(&w);
@@ -471,7 +474,8 @@ BH_TEST(mode_all) /* L19, L20, L21, L22 */
                "constraints: "
                "[{matchAttribute: d/x}]}");
     WANT_OUT(&w, "n1", "default/m", BH_DRA_FATAL,
-             "claim m, request r: cannot add device d/p/a because a claim constraint would not be "
+             "claim default/m, request r: cannot add device d/p/a because a claim constraint would "
+             "not be "
              "satisfied");
     world_done(&w);
 }
@@ -703,6 +707,37 @@ BH_TEST(per_device_nodes)
                "zone, operator: "
                "Nope}]}]}}]");
     BH_EQ(world_allocate(&w, "n1", "default/f"), BH_DRA_FATAL);
+    BH_STREQ(bh_s(w.err.msg),
+             "gather pool information: failed to perform node selection for device a in slice s: "
+             "failed to parse node selector: \"Nope\" is not a valid node selector operator");
+    world_done(&w);
+}
+
+#define TERM(key) "{matchExpressions: [{key: " key ", operator: Exists}]}"
+
+BH_TEST(node_selectors_of_two_terms) /* A28, and what validation keeps out of slices */
+{
+    struct world w;
+
+    begin(&w);
+    claim(&w, "c", 1, "");
+    claim(&w, "two", 2, "");
+    slice_full(&w, "s", "d", "p", 1, 1, "perDeviceNodeSelection: true",
+               "devices: [{name: a, nodeSelector: {nodeSelectorTerms: [" TERM("zone") ", " TERM(
+                   "rack") "]}}, {name: b, nodeName: n1}]");
+    BH_EQ(world_allocate(&w, "n1", "default/c"), BH_DRA_FATAL);
+    BH_STREQ(bh_s(w.err.msg), "create NodeSelector for claim c: unsupported "
+                              "ResourceSlice.NodeSelector with 2 terms");
+    /* A device of this node before it would settle the question; here it comes too late. */
+    BH_EQ(world_allocate(&w, "n1", "default/two"), BH_DRA_FATAL);
+    slice_full(&w, "r", "d", "o", 1, 1, "nodeName: n1", "devices: [{name: a}]");
+    WANT(&w, "n1", "default/two", "d/o/a d/p/a");
+    BH_CHECK(w.res.allocations[0].node_selector->node_selector_terms.p[0].match_fields.n == 1);
+    /* A term that cannot be read counts though the other one selects the node. */
+    slice_full(&w, "t", "d", "q", 1, 1,
+               "nodeSelector: {nodeSelectorTerms: [" TERM("'a zone!'") ", " TERM("zone") "]}",
+               "devices: [{name: a}]");
+    BH_EQ(world_allocate(&w, "n1", "default/c"), BH_DRA_FATAL);
     world_done(&w);
 }
 
@@ -853,7 +888,8 @@ BH_TEST(asks_outlive_demands) /* more distinct claims than are remembered, and a
     bh_dra_class_del(w.m, BH_S("any"));
     BH_CHECK(!bh_dra_ask_may_fit(w.ask, BH_S("n1")));
     WANT_OUT(&w, "n1", "default/c", BH_DRA_FATAL,
-             "claim c, request r: could not retrieve device class any: deviceclass.resource.k8s.io "
+             "claim default/c, request r: could not retrieve device class any: "
+             "deviceclass.resource.k8s.io "
              "\"any\" not "
              "found");
     world_done(&w);

@@ -221,30 +221,28 @@ static int node_selector(struct dra_call *c, size_t claim, struct bh_core_v1_nod
     struct bh_core_v1_node_selector *sel = bh_new(c->a, struct bh_core_v1_node_selector);
     struct bh_core_v1_node_selector_term *t = bh_new(c->a, struct bh_core_v1_node_selector_term);
 
+    /* In the order of the devices: one that is local settles it, one that cannot be expressed
+     * before it is an error. */
     for (size_t i = 0; i < c->placed_n; i++) {
         const struct dra_dev *d = c->cands[c->placed[i].cand].dev;
         bool own = d->slice->per_device;
-        struct bh_str name = own ? d->d->node_name : d->slice->spec->node_name;
+        bool local = own ? d->d->has_node_name : d->slice->spec->has_node_name;
+        const struct bh_core_v1_node_selector *s =
+            own ? d->d->node_selector : d->slice->spec->node_selector;
 
-        if (c->placed[i].claim == claim &&
-            (name.n || (d->d->has_binds_to_node && d->d->binds_to_node))) {
+        if (c->placed[i].claim != claim)
+            continue;
+        if (local || (d->d->has_binds_to_node && d->d->binds_to_node)) {
             *ret = selector_of_node(c);
             return 0;
         }
-    }
-    for (size_t i = 0; i < c->placed_n; i++) {
-        const struct dra_dev *d = c->cands[c->placed[i].cand].dev;
-        const struct bh_core_v1_node_selector *s =
-            d->slice->per_device ? d->d->node_selector : d->slice->spec->node_selector;
-
-        if (c->placed[i].claim != claim || !s || s->node_selector_terms.n == 0)
+        if (!s || s->node_selector_terms.n == 0)
             continue;
         if (s->node_selector_terms.n > 1)
-            return bh_err_set(
-                c->err, BH_E_INVALID,
-                "unsupported ResourceSlice.NodeSelector: must contain exactly one term, "
-                "got %zu in slice %.*s",
-                s->node_selector_terms.n, BH_SF(d->slice->name));
+            return bh_err_set(c->err, BH_E_INVALID,
+                              "create NodeSelector for claim %.*s: unsupported "
+                              "ResourceSlice.NodeSelector with %zu terms",
+                              BH_SF(c->q->claims[claim]->metadata.name), s->node_selector_terms.n);
         reqs_add(c, &t->match_fields, &s->node_selector_terms.p[0].match_fields);
         reqs_add(c, &t->match_expressions, &s->node_selector_terms.p[0].match_expressions);
     }

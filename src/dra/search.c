@@ -75,9 +75,10 @@ static int check_all(struct dra_call *c, size_t claim, const struct dra_sub *s)
     if (!worst.pool)
         return 0;
     return bh_err_set(c->err, BH_E_INVALID,
-                      "claim %.*s, request %.*s: asks for all devices, but resource pool %.*s/%.*s "
-                      "is currently %s",
-                      BH_SF(c->q->claims[claim]->metadata.name), BH_SF(s->result),
+                      "claim %.*s/%.*s, request %.*s: asks for all devices, but resource pool "
+                      "%.*s/%.*s is currently %s",
+                      BH_SF(c->q->claims[claim]->metadata.namespace),
+                      BH_SF(c->q->claims[claim]->metadata.name), BH_SF(s->name),
                       BH_SF(worst.pool->driver), BH_SF(worst.pool->name),
                       worst.incomplete ? "being updated" : "invalid");
 }
@@ -126,8 +127,9 @@ static int prepare(struct dra_call *c)
         if (sum > DRA_CLAIM_DEVICES_MAX)
             return bh_err_set(
                 c->err, BH_E_INVALID,
-                "claim %.*s: number of requested devices %lld exceeds the claim limit of %u",
-                BH_SF(c->q->claims[i]->metadata.name), (long long)sum, DRA_CLAIM_DEVICES_MAX);
+                "claim %.*s/%.*s: number of requested devices %lld exceeds the claim limit of %u",
+                BH_SF(c->q->claims[i]->metadata.namespace), BH_SF(c->q->claims[i]->metadata.name),
+                (long long)sum, DRA_CLAIM_DEVICES_MAX);
     }
     return 0;
 }
@@ -209,10 +211,11 @@ static int must_place(struct dra_call *c, const struct frame *f, const struct dr
     case DRA_UNFIT_CONSTRAINT:
         (void)bh_err_set(
             c->err, BH_E_INVALID,
-            "claim %.*s, request %.*s: cannot add device %.*s/%.*s/%.*s because a claim "
+            "claim %.*s/%.*s, request %.*s: cannot add device %.*s/%.*s/%.*s because a claim "
             "constraint would not be satisfied",
-            BH_SF(c->q->claims[f->c]->metadata.name), BH_SF(s->result),
-            BH_SF(d->slice->spec->driver), BH_SF(d->slice->spec->pool.name), BH_SF(d->d->name));
+            BH_SF(c->q->claims[f->c]->metadata.namespace), BH_SF(c->q->claims[f->c]->metadata.name),
+            BH_SF(s->name), BH_SF(d->slice->spec->driver), BH_SF(d->slice->spec->pool.name),
+            BH_SF(d->d->name));
         return OUT_FATAL;
     default:
         return OUT_NO;

@@ -12,11 +12,17 @@
 static int targets(struct bh_str node_name, bool all, const struct bh_core_v1_node_selector *sel,
                    const struct dra_node *n, struct bh_err *err)
 {
+    int r;
+
     if (node_name.n)
         return bh_str_eq(node_name, n->name);
     if (all)
         return 1;
-    return sel ? bh_node_selector_match(sel, n->name, &n->labels, err) : 0;
+    if (!sel)
+        return 0;
+    /* Unlike a pod's affinity, a term that cannot be read counts though another one matches. */
+    r = bh_node_selector_check(sel, err);
+    return r < 0 ? r : bh_node_selector_match(sel, n->name, &n->labels, err);
 }
 
 int dra_dev_targets(const struct dra_dev *d, const struct dra_node *n, struct bh_err *err)
@@ -27,9 +33,7 @@ int dra_dev_targets(const struct dra_dev *d, const struct dra_node *n, struct bh
         return 1;
     r = targets(d->d->node_name, d->d->has_all_nodes && d->d->all_nodes, d->d->node_selector, n,
                 err);
-    return r < 0 ? bh_err_wrap(err, "evaluating node selector of device %.*s/%.*s",
-                               BH_SF(d->slice->name), BH_SF(d->d->name))
-                 : r;
+    return r < 0 ? bh_err_wrap(err, "failed to parse node selector") : r;
 }
 
 static int slice_targets(const struct dra_slice *s, const struct dra_node *n, struct bh_err *err)
@@ -40,13 +44,21 @@ static int slice_targets(const struct dra_slice *s, const struct dra_node *n, st
 
     if (sp->node_name.n || all || sp->node_selector) {
         r = targets(sp->node_name, all, sp->node_selector, n, err);
-        return r < 0 ? bh_err_wrap(err, "node selector in resource slice %.*s", BH_SF(s->name)) : r;
+        return r < 0 ? bh_err_wrap(err,
+                                   "failed to perform node selection for slice %.*s: failed to "
+                                   "parse node selector",
+                                   BH_SF(s->name))
+                     : r;
     }
     if (!s->per_device)
         return 0; /* selected by something this version does not know */
     for (size_t i = 0; i < s->n; i++) {
         r = dra_dev_targets(&s->devs[i], n, err);
-        if (r != 0)
+        if (r < 0)
+            return bh_err_wrap(err,
+                               "failed to perform node selection for device %.*s in slice %.*s",
+                               BH_SF(s->devs[i].d->name), BH_SF(s->name));
+        if (r > 0)
             return r;
     }
     return 0;
@@ -313,8 +325,10 @@ struct dra_view *dra_view_get(struct bh_dra_model *m, struct dra_node *n)
     qsort(v, k, sizeof(*v), dra_vpool_cmp);
     n->view = view_pack(v, k);
     n->view_at = m->views;
-    if (r < 0)
+    if (r < 0) {
+        (void)bh_err_wrap(&err, "gather pool information");
         n->view->fatal = bh_strdup_c(bh_s(err.msg));
+    }
     return n->view;
 }
 
