@@ -156,7 +156,8 @@ BH_TEST(allocate_complaints) /* file, line and field */
          "in.yaml:37: ResourceClaim default/c: spec.devices.requests.exactly.deviceClassName: "},
         {"spec:\n  devices:\n    requests:\n    - name: gpu\n      exactly:\n        "
          "deviceClassName: none\n",
-         "in.yaml:35: ResourceClaim default/c: spec.devices.requests[0]: claim default/c, request gpu: "
+         "in.yaml:35: ResourceClaim default/c: spec.devices.requests[0]: claim default/c, request "
+         "gpu: "
          "could not retrieve device class "
          "none: "},
         {"spec:\n  devices:\n    requests:\n    - name: gpu\n      exactly:\n        "
