@@ -348,7 +348,10 @@ static struct bh_str with_namespace(struct cycle *c, struct bh_str text)
 enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret)
 {
     struct bh_dra_opts o = {.scoring =
-                                c->s->opts.device_scoring_off ? BH_DRA_FIRST_FIT : BH_DRA_PACK};
+                                c->s->opts.device_scoring_off ? BH_DRA_FIRST_FIT : BH_DRA_PACK,
+                            .released = c->released,
+                            .released_n = c->released_n};
+    enum verdict no_devices = c->s->opts.device_scoring_off ? V_UNRESOLVABLE : V_DEVICES;
     struct ask_set *set = set_of(c, sched_ext_mask(c, n));
     struct bh_err err = {0};
 
@@ -357,13 +360,13 @@ enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candid
                                BH_S("cannot schedule extended resource claim"));
     ret->set = set;
     if (set->ask) {
-        if (!bh_dra_ask_may_fit(set->ask, n->name))
-            return sched_fail(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE, R_CLAIMS);
+        if (!c->released_n && !bh_dra_ask_may_fit(set->ask, n->name))
+            return sched_fail(c, PL_DYNAMIC_RESOURCES, no_devices, R_CLAIMS);
         switch (bh_dra_allocate(set->ask, n->name, &o, c->a, &ret->dra, &err)) {
         case BH_DRA_OK:
             break;
         case BH_DRA_NO_SOLUTION:
-            return sched_fail(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE, R_CLAIMS);
+            return sched_fail(c, PL_DYNAMIC_RESOURCES, no_devices, R_CLAIMS);
         case BH_DRA_NODE_ERROR:
         case BH_DRA_SPENT:
             return sched_fail_text(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE, bh_s(err.msg));

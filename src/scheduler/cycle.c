@@ -148,7 +148,7 @@ static struct bh_str explained(struct cycle *c, struct bh_str message)
     if (!c->ask || !c->counts[R_CLAIMS])
         return message;
     for (uint32_t i = 0; i < c->s->nodes.n && n < EXPLAIN_NODES_MAX; i++)
-        if (c->verdicts[i] == V_UNRESOLVABLE)
+        if (c->verdicts[i] == V_UNRESOLVABLE || c->verdicts[i] == V_DEVICES)
             nodes[n++] = c->s->nodes.p[i]->name;
     bh_dra_explain(c->ask, nodes, n, c->a, &why);
     text = bh_dra_explain_text(&why, BH_S("cannot allocate all claims"), c->a);
@@ -267,6 +267,7 @@ static const struct candidate *best(const struct cycle *c)
 /* What can be freed for it: an idle claim, or pods of lower priority. */
 static void post_filter(struct cycle *c)
 {
+    enum preempt_result r = c->prof->run[PT_POST_FILTER].n ? PREEMPT_NOT_NOW : PREEMPT_NOTHING;
     const struct point_plugins *run = &c->prof->run[PT_POST_FILTER];
     struct bh_str said = {NULL, 0};
 
@@ -279,13 +280,15 @@ static void post_filter(struct cycle *c)
                 return;
             }
             why = sched_claims_postfilter(c);
-        } else if (sched_preempt(c, &why)) {
+        } else if ((r = sched_preempt(c, &why)) == PREEMPT_DONE) {
             return;
         } else {
             why = bh_str_fmt(c->a, "preemption: %.*s", BH_SF(why));
         }
         said = said.n ? bh_str_fmt(c->a, "%.*s, %.*s", BH_SF(said), BH_SF(why)) : why;
     }
+    if (r == PREEMPT_NOTHING)
+        sched_nominate(c->pod, NULL);
     c->postfilter_msg = said;
 }
 
@@ -295,11 +298,13 @@ static void failed(struct cycle *c)
 
     if (c->err.code != BH_OK) {
         m = bh_str_dup(c->a, bh_s(c->err.msg));
+        sched_nominate(c->pod, NULL);
         sched_requeue(c->s, c->pod, 0, true);
         sched_say(c->s, c->pod, "SchedulerError", bounded(m), true);
         return;
     }
     if (!c->s->nodes.n) {
+        sched_nominate(c->pod, NULL);
         sched_requeue(c->s, c->pod, 1u << PL_NONE, false);
         sched_say(c->s, c->pod, "Unschedulable", BH_S("no nodes available to schedule pods"), true);
         return;

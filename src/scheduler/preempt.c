@@ -1,5 +1,9 @@
-/* Preemption: which pods of lower priority have to go so that this one fits, and making them go. */
-#include <stdlib.h>
+/* Preemption: which pods of lower priority have to go so that this one fits, and making them go.
+ *
+ * Upstream never takes devices from their holders. Here, unless device scoring is off, a node whose
+ * devices are in use is looked at, too: claims whose every consumer would go count as given back,
+ * and a pod is a victim only where the search for devices then succeeds because of it.
+ */
 #include <string.h>
 
 #include "api/gen/policy_v1.h"
@@ -24,6 +28,9 @@ struct budget {
 
 struct hunt {
     struct cycle *c;
+    bool devices;                  /* of the node that is looked at */
+    struct bh_dra_holder *holders; /* claims with devices that the node sees */
+    size_t holders_n;
     struct budget *budgets;
     size_t budgets_n;
     struct victims *found;
@@ -42,18 +49,28 @@ static bool no_start(const struct spod *p)
     return bh_time_is_zero(p->p->status.start_time);
 }
 
-/* Higher priority first, then the one that runs longer. A pod that did not start is the newest. */
-static int important_first(const void *x, const void *y)
+/* Higher priority first, then the one that runs longer; one that did not start is the newest. Two
+ * that did not start are told apart by when they are looked at, as upstream does: the earlier look
+ * wins. */
+static bool more_important(const struct spod *a, const struct spod *b)
 {
-    const struct spod *a = *(struct spod *const *)x, *b = *(struct spod *const *)y;
-    int r;
-
     if (a->priority != b->priority)
-        return a->priority > b->priority ? -1 : 1;
-    if (no_start(a) != no_start(b))
-        return no_start(a) ? 1 : -1;
-    r = start_cmp(a, b);
-    return r ? r : bh_str_cmp(a->obj->name, b->obj->name);
+        return a->priority > b->priority;
+    if (no_start(b))
+        return true;
+    return !no_start(a) && start_cmp(a, b) < 0;
+}
+
+/* Sorting by insertion: with such an order the way is part of the result. */
+static void important_first(struct spod **p, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        for (size_t k = i; k > 0 && more_important(p[k], p[k - 1]); k--) {
+            struct spod *x = p[k];
+
+            p[k] = p[k - 1];
+            p[k - 1] = x;
+        }
 }
 
 static void read_budgets(struct hunt *h)
@@ -135,10 +152,54 @@ static enum verdict judge(struct hunt *h, struct snode *n, bool quiet)
     return v;
 }
 
+/* ---- devices ---- */
+
+/* Whether the pod would be gone: it is (no such pod is known), or it was taken off its node. */
+static bool is_off(const struct hunt *h, struct bh_str uid)
+{
+    const struct spod *pod = bh_map_get(&h->c->s->pods, uid);
+
+    return !pod || (!pod->node && pod != h->c->pod);
+}
+
+/* Claims of which no consumer would be left. One that nobody uses is not given back by anybody's
+ * going. */
+static void count_released(struct hunt *h)
+{
+    struct cycle *c = h->c;
+
+    c->released_n = 0;
+    for (size_t i = 0; h->devices && i < h->holders_n; i++) {
+        const struct bh_resource_v1_resource_claim *cl;
+        bool off = true;
+
+        if (!h->holders[i].claim || h->holders[i].reserved)
+            continue;
+        cl = bh_obj_struct(h->holders[i].claim);
+        for (size_t k = 0; off && k < cl->status.reserved_for.n; k++)
+            off = bh_str_eqc(cl->status.reserved_for.p[k].resource, "pods") &&
+                  is_off(h, cl->status.reserved_for.p[k].uid);
+        if (off && cl->status.reserved_for.n)
+            c->released[c->released_n++] = h->holders[i].claim_uid;
+    }
+}
+
+static void look_at_holders(struct hunt *h, const struct snode *n)
+{
+    struct cycle *c = h->c;
+
+    h->devices = c->dra_state && !c->s->opts.device_scoring_off;
+    if (!h->devices)
+        return;
+    h->holders_n = bh_dra_node_holders(c->s->model, n->name, c->a, &h->holders);
+    c->released = bh_new_n(c->a, struct bh_str, h->holders_n + 1);
+}
+
 /* Adds a victim back if the pod still fits; else it is a victim. */
 static bool reprieve(struct hunt *h, struct snode *n, struct spod *v, struct victims *out)
 {
     put_on(h, v, n);
+    count_released(h);
     if (judge(h, n, true) == V_OK)
         return true;
     take_off(h, v, n);
@@ -146,35 +207,19 @@ static bool reprieve(struct hunt *h, struct snode *n, struct spod *v, struct vic
     return false;
 }
 
-static void hunt_on(struct hunt *h, struct snode *n)
+/* Which of the pods taken off would have to stay away. */
+static void find_victims(struct hunt *h, struct snode *n, struct spod **low, size_t m)
 {
     struct victims out = {.node = n};
-    struct spod **low = bh_new_n(h->c->a, struct spod *, n->pods.n + 1);
-    bool *breaks;
-    int64_t *left;
-    size_t m = 0;
+    bool *breaks = bh_new_n(h->c->a, bool, m);
+    int64_t *left = bh_new_n(h->c->a, int64_t, h->budgets_n);
+    size_t protected = 0;
 
-    for (uint32_t i = 0; i < n->pods.n; i++)
-        if (n->pods.p[i]->priority < h->c->pod->priority)
-            low[m++] = n->pods.p[i];
-    if (!m) {
-        h->no_victims++;
-        return;
-    }
-    qsort(low, m, sizeof(*low), important_first);
-    for (size_t i = 0; i < m; i++)
-        take_off(h, low[i], n);
-    if (judge(h, n, false) != V_OK) {
-        for (size_t i = 0; i < m; i++)
-            put_on(h, low[i], n);
-        return;
-    }
-    left = bh_new_n(h->c->a, int64_t, h->budgets_n);
-    breaks = bh_new_n(h->c->a, bool, m);
+    important_first(low, m);
     for (size_t i = 0; i < h->budgets_n; i++)
         left[i] = h->budgets[i].allowed;
     for (size_t i = 0; i < m; i++)
-        breaks[i] = breaks_budget(h, low[i], left);
+    protected += breaks[i] = breaks_budget(h, low[i], left);
     out.p = bh_new_n(h->c->a, struct spod *, m);
     for (size_t i = 0; i < m; i++)
         if (breaks[i] && !reprieve(h, n, low[i], &out))
@@ -185,9 +230,48 @@ static void hunt_on(struct hunt *h, struct snode *n)
     for (size_t i = 0; i < out.n; i++)
         put_on(h, out.p[i], n);
     if (!out.n)
-        return; /* it fits as things are now: the next attempt will see */
-    qsort(out.p, out.n, sizeof(*out.p), important_first);
+        return; /* it fits as things are, or as soon as what is on its way out is gone */
+    if (protected && protected < m) /* one list of the two */
+        important_first(out.p, out.n);
     h->found[h->found_n++] = out;
+}
+
+static void hunt_on(struct hunt *h, struct snode *n)
+{
+    uint32_t all = n->pods.n;
+    struct spod **order = bh_new_n(h->c->a, struct spod *, all + 1);
+    struct spod **low = bh_new_n(h->c->a, struct spod *, all + 1);
+    bool for_devices = h->c->verdicts[n->at] == V_DEVICES;
+    size_t m = 0;
+
+    for (uint32_t i = 0; i < all; i++) {
+        order[i] = n->pods.p[i];
+        if (order[i]->priority < h->c->pod->priority)
+            low[m++] = order[i];
+    }
+    if (!m) {
+        if (for_devices)
+            h->unhelpful++;
+        else
+            h->no_victims++;
+        return;
+    }
+    look_at_holders(h, n);
+    for (size_t i = 0; i < m; i++)
+        take_off(h, low[i], n);
+    count_released(h);
+    if (judge(h, n, for_devices) == V_OK) {
+        find_victims(h, n, low, m);
+    } else {
+        h->unhelpful += for_devices; /* upstream did not look at it */
+        for (size_t i = 0; i < m; i++)
+            put_on(h, low[i], n);
+    }
+    h->c->released_n = 0;
+    for (uint32_t i = 0; i < all; i++) { /* who came first decides elsewhere: as it was */
+        n->pods.p[i] = order[i];
+        order[i]->node_at = i;
+    }
 }
 
 static int64_t priorities(const struct victims *v)
@@ -263,11 +347,22 @@ static void take(struct cycle *c, const struct victims *v)
         struct spod *o = bh_container(it, struct spod, nominated_link);
 
         if (o->priority < c->pod->priority)
-            sched_nominate(o, NULL); /* its place is taken; it will be told on its next attempt */
+            sched_unnominate(c->s, o);
     }
     sched_nominate(c->pod, v->node);
     for (size_t i = 0; i < v->n; i++)
         evict(c, v->p[i], v->node);
+}
+
+static bool preempted(const struct spod *pod)
+{
+    const struct bh_core_v1_pod_condition_vec *v = &pod->p->status.conditions;
+
+    for (size_t i = 0; pod->obj->deleting && i < v->n; i++)
+        if (bh_str_eqc(v->p[i].type, "DisruptionTarget"))
+            return bh_str_eqc(v->p[i].status, "True") &&
+                   bh_str_eqc(v->p[i].reason, "PreemptionByScheduler");
+    return false;
 }
 
 /* Earlier victims of this pod are on their way out: no further ones. */
@@ -278,7 +373,7 @@ static bool still_leaving(const struct cycle *c)
     if (!n || !n->obj || c->verdicts[n->at] == V_UNRESOLVABLE)
         return false;
     for (uint32_t i = 0; i < n->pods.n; i++)
-        if (n->pods.p[i]->obj->deleting && n->pods.p[i]->priority < c->pod->priority)
+        if (n->pods.p[i]->priority < c->pod->priority && preempted(n->pods.p[i]))
             return true;
     return false;
 }
@@ -295,8 +390,8 @@ static struct bh_str verdict_text(struct hunt *h)
     return sched_message(in);
 }
 
-/* True: room is being made, and the pod is nominated. False: *why (upstream's words). */
-bool sched_preempt(struct cycle *c, struct bh_str *why)
+/* *why: upstream's words, unless room is being made. */
+enum preempt_result sched_preempt(struct cycle *c, struct bh_str *why)
 {
     struct hunt h = {.c = c};
     struct bh_scheduler *s = c->s;
@@ -306,11 +401,11 @@ bool sched_preempt(struct cycle *c, struct bh_str *why)
     if (c->pod->p->spec.has_preemption_policy &&
         bh_str_eqc(c->pod->p->spec.preemption_policy, "Never")) {
         *why = BH_S("not eligible due to preemptionPolicy=Never.");
-        return false;
+        return PREEMPT_NOT_NOW;
     }
     if (still_leaving(c)) {
         *why = BH_S("not eligible due to a terminating pod on the nominated node.");
-        return false;
+        return PREEMPT_NOT_NOW;
     }
     if (max < (uint32_t)c->prof->preempt_min)
         max = (uint32_t)c->prof->preempt_min;
@@ -322,19 +417,20 @@ bool sched_preempt(struct cycle *c, struct bh_str *why)
     for (uint32_t i = 0; i < s->nodes.n && h.found_n < max; i++) {
         struct snode *n = s->nodes.p[(s->start + i) % s->nodes.n];
 
-        if (c->prefilter_msg.n || c->verdicts[n->at] != V_UNSCHEDULABLE)
+        if (c->prefilter_msg.n ||
+            (c->verdicts[n->at] != V_UNSCHEDULABLE && c->verdicts[n->at] != V_DEVICES))
             h.unhelpful++;
         else
             hunt_on(&h, n);
     }
     if (!h.found_n) {
         *why = verdict_text(&h);
-        return false;
+        return PREEMPT_NOTHING;
     }
     v = &h.found[0];
     for (size_t i = 1; i < h.found_n; i++)
         if (better(&h.found[i], v))
             v = &h.found[i];
     take(c, v);
-    return true;
+    return PREEMPT_DONE;
 }

@@ -20,6 +20,13 @@ static bool stands(const struct spod *pod, const char *reason, struct bh_str mes
            bh_str_eq(k->message, message);
 }
 
+/* Whether the pod's status names the node that room is made on, or none when that is so. */
+static bool nomination_told(const struct spod *pod)
+{
+    return bh_str_eq(pod->nominated ? pod->nominated->name : BH_S(""),
+                     pod->p->status.nominated_node_name);
+}
+
 static void patch(struct bh_scheduler *s, const struct spod *pod, const char *reason,
                   struct bh_str message, bool condition_too)
 {
@@ -40,9 +47,11 @@ static void patch(struct bh_scheduler *s, const struct spod *pod, const char *re
         bh_json_write_str(&b, message);
         bh_buf_addz(&b, "}]");
     }
-    if (pod->nominated && !bh_str_eq(pod->nominated->name, pod->p->status.nominated_node_name))
+    if (!nomination_told(pod) && pod->nominated)
         bh_buf_addf(&b, "%s\"nominatedNodeName\":\"%.*s\"", condition_too ? "," : "",
                     BH_SF(pod->nominated->name));
+    else if (!nomination_told(pod))
+        bh_buf_addf(&b, "%s\"nominatedNodeName\":null", condition_too ? "," : "");
     bh_buf_addz(&b, "}}");
     (void)bh_client_patch(s->client, &bh_core_v1_pod_kind, pod->obj->ns, pod->obj->name, "status",
                           BH_PATCH_STRATEGIC, bh_buf_str(&b), NULL, NULL);
@@ -59,11 +68,19 @@ void sched_say(struct bh_scheduler *s, struct spod *pod, const char *reason, str
     if (h == pod->said)
         return;
     pod->said = h;
-    if (stands(pod, reason, message) &&
-        (!pod->nominated || bh_str_eq(pod->nominated->name, pod->p->status.nominated_node_name)))
+    if (stands(pod, reason, message) && nomination_told(pod))
         return; /* an earlier life of ours said so */
     patch(s, pod, reason, message, true);
     if (event)
         bh_event(sched_recorder(s, pod), pod->obj, "Warning", "FailedScheduling", "%.*s",
                  BH_SF(message));
+}
+
+/* The place of a pod went to a more important one; its status no longer names the node. */
+void sched_unnominate(struct bh_scheduler *s, struct spod *pod)
+{
+    sched_nominate(pod, NULL);
+    pod->said = 0;
+    if (!nomination_told(pod))
+        patch(s, pod, "", (struct bh_str){NULL, 0}, false);
 }

@@ -67,6 +67,7 @@ enum verdict {
     V_OK,
     V_UNSCHEDULABLE, /* preemption may help */
     V_UNRESOLVABLE,  /* it cannot */
+    V_DEVICES,       /* neither, but if the devices that others hold were free (ours) */
     V_ERROR,         /* the attempt ends: c->err says why */
 };
 
@@ -363,6 +364,8 @@ struct cycle {
     struct bh_obj *ext_leftover; /* claim of an earlier attempt, in the way */
     bool dra_state;              /* the plugin had something to do in this attempt */
     bool *unavailable;           /* per claim: allocated, and refused on some node */
+    struct bh_str *released;     /* uids of claims that count as given back (dry runs) */
+    size_t released_n;
     struct ext_state *ext;
     /* affinity and spread state, NULL when not concerned */
     struct affinity_state *affinity;
@@ -410,6 +413,7 @@ void sched_score(struct cycle *c);
 void sched_say(struct bh_scheduler *s, struct spod *pod, const char *reason, struct bh_str message,
                bool event);
 struct bh_str sched_message(struct cycle *c); /* of an attempt without a node */
+void sched_unnominate(struct bh_scheduler *s, struct spod *pod);
 
 /* ---- claims.c: the plugin for devices ---- */
 /* PreEnqueue: whether all claims of the pod are there; *why (may be NULL) gets upstream's text. */
@@ -456,7 +460,13 @@ enum verdict sched_volumes_filter(struct cycle *c, const struct snode *n);
 void sched_images_read(struct bh_scheduler *s, struct snode *n);
 void sched_images_clear(struct bh_scheduler *s, struct snode *n);
 int64_t sched_images_score(struct cycle *c, const struct snode *n);
-bool sched_preempt(struct cycle *c, struct bh_str *why);
+/* What preemption came to. */
+enum preempt_result {
+    PREEMPT_NOT_NOW, /* the pod may not; what is nominated stays so */
+    PREEMPT_NOTHING, /* no room can be made */
+    PREEMPT_DONE,    /* room is being made, and the pod is nominated */
+};
+enum preempt_result sched_preempt(struct cycle *c, struct bh_str *why);
 
 /* ---- features.c: what nodes declare that they can do ---- */
 void sched_features_read(struct snode *n);

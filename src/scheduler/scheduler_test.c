@@ -1,4 +1,5 @@
 /* The scheduler against a real API server, on the virtual loop. */
+#include "api/gen/scheduling_v1.h"
 #include "scheduler/sched_int.h"
 #include "scheduler/world_test.h"
 
@@ -335,5 +336,115 @@ BH_TEST(neighbours_are_kept_apart)
     BH_EQ(world_delete(&w, &bh_core_v1_pod_kind, "default", "p1"), 200);
     world_run(&w, 3000);
     BH_CHECK(world_node_of(&w, "p3").n > 0);
+    world_done(&w);
+}
+
+static void priority_class(struct world *w, const char *name, int value)
+{
+    BH_EQ(world_create(
+              w, &bh_scheduling_v1_priority_class_kind, "",
+              bh_str_fmt(w->a, "{\"metadata\":{\"name\":\"%s\"},\"value\":%d}", name, value).p),
+          201);
+}
+
+static void claim_pod(struct world *w, const char *name, const char *claim, const char *class)
+{
+    world_pod(w, name, "100m",
+              bh_str_fmt(w->a,
+                         "\"priorityClassName\":\"%s\",\"resourceClaims\":[{\"name\":\"d\","
+                         "\"resourceClaimName\":\"%s\"}]",
+                         class, claim)
+                  .p);
+}
+
+static bool evicted(struct world *w, const char *pod)
+{
+    const struct bh_core_v1_pod *p = world_get(w, &bh_core_v1_pod_kind, "default", pod);
+
+    return !p || w->got->deleting;
+}
+
+BH_TEST(the_holder_of_the_device_has_to_go)
+{
+    struct world w;
+
+    world_init(&w);
+    priority_class(&w, "low", 1);
+    priority_class(&w, "high", 100);
+    world_node(&w, "oak", "4", "");
+    world_class(&w);
+    world_gpus(&w, "oak", 2, "");
+    world_start(&w);
+    world_claim(&w, "a");
+    world_claim(&w, "b");
+    world_claim(&w, "c");
+    world_claim(&w, "d");
+    claim_pod(&w, "holder", "a", "low");
+    claim_pod(&w, "safe", "b", "high");
+    world_pod(&w, "bystander", "1", "\"priorityClassName\":\"low\"");
+    world_run(&w, 500);
+    BH_STREQ(world_node_of(&w, "holder"), "oak");
+    claim_pod(&w, "wants", "c", "high");
+    world_run(&w, 500);
+    BH_CHECK(evicted(&w, "holder"));
+    BH_CHECK(!evicted(&w, "bystander"));
+    BH_CHECK(!evicted(&w, "safe"));
+    /* The device is still held until the claim is given back: nobody else goes for it. */
+    (void)world_delete(&w, &bh_core_v1_pod_kind, "default", "holder");
+    world_run(&w, 12000);
+    BH_CHECK(!evicted(&w, "bystander"));
+    BH_EQ(world_patch(&w, &bh_resource_v1_resource_claim_kind, "default", "a", "status",
+                      "{\"status\":{\"allocation\":null,\"reservedFor\":null}}"),
+          200);
+    world_run(&w, 12000);
+    BH_STREQ(world_node_of(&w, "wants"), "oak");
+    /* Nobody is evicted in vain: all holders are as important. */
+    claim_pod(&w, "too-late", "d", "high");
+    world_run(&w, 500);
+    BH_CHECK(!evicted(&w, "bystander"));
+    BH_CHECK(bh_str_find(world_message(&w, "too-late"),
+                         BH_S("1 Preemption is not helpful for scheduling")) > 0);
+    world_done(&w);
+}
+
+BH_TEST(a_shared_device_is_freed_by_all_its_users)
+{
+    struct world w;
+
+    world_init(&w);
+    priority_class(&w, "low", 1);
+    priority_class(&w, "mid", 10);
+    priority_class(&w, "high", 100);
+    world_node(&w, "oak", "4", "");
+    world_class(&w);
+    world_gpus(&w, "oak", 1, "");
+    world_start(&w);
+    world_claim(&w, "a");
+    world_claim(&w, "b");
+    claim_pod(&w, "p1", "a", "low");
+    claim_pod(&w, "p2", "a", "high");
+    world_run(&w, 500);
+    claim_pod(&w, "wants", "b", "mid");
+    world_run(&w, 500);
+    BH_CHECK(!evicted(&w, "p1")); /* the other user stays, and the device with it */
+    world_done(&w);
+}
+
+BH_TEST(an_empty_selector_survives_a_trial)
+{
+    struct world w;
+
+    world_init(&w);
+    priority_class(&w, "high", 100);
+    world_node(&w, "oak", "2", "");
+    world_start(&w);
+    world_pod(&w, "old", "2", "");
+    world_run(&w, 200);
+    world_pod(&w, "p", "1",
+              "\"priorityClassName\":\"high\",\"topologySpreadConstraints\":[{\"maxSkew\":1,"
+              "\"topologyKey\":\"kubernetes.io/hostname\",\"whenUnsatisfiable\":\"DoNotSchedule\","
+              "\"labelSelector\":{}}]");
+    world_run(&w, 500);
+    BH_CHECK(evicted(&w, "old"));
     world_done(&w);
 }

@@ -8,6 +8,7 @@
 
 #define HOSTNAME "kubernetes.io/hostname"
 #define ZONE     "topology.kubernetes.io/zone"
+#define BIAS     ((intptr_t)1 << 40)
 
 struct constraint {
     struct bh_str key;
@@ -16,7 +17,7 @@ struct constraint {
     struct bh_label_selector sel;
     bool honor_affinity, honor_taints;
     bool self;             /* the pod counts itself */
-    struct bh_map domains; /* value -> (void *)(count + 1) */
+    struct bh_map domains; /* value -> (void *)(count + BIAS) */
     double weight;         /* soft */
 };
 
@@ -30,16 +31,19 @@ static void constraint_done(void *arg)
     bh_map_done(&((struct constraint *)arg)->domains);
 }
 
+/* Pods in the domain; 0 when there is no such domain. A selector for everybody counts nobody, but
+ * those who leave for a trial: counts may be negative. */
 static int64_t domain_get(const struct constraint *k, struct bh_str value)
 {
-    return (int64_t)(intptr_t)bh_map_get(&k->domains, value) - 1; /* -1: not there */
+    intptr_t v = (intptr_t)bh_map_get(&k->domains, value);
+
+    return v ? (int64_t)(v - BIAS) : 0;
 }
 
 static void domain_add(struct constraint *k, struct bh_str value, int64_t by)
 {
-    int64_t v = domain_get(k, value);
-
-    (void)bh_map_put(&k->domains, value, (void *)(intptr_t)((v < 0 ? 0 : v) + by + 1));
+    (void)bh_map_put(&k->domains, value,
+                     (void *)(intptr_t)(domain_get(k, value) + by + (int64_t)BIAS));
 }
 
 static struct constraint *parse(struct cycle *c,
@@ -224,8 +228,8 @@ static int64_t smallest(const struct constraint *k)
     if (k->domains.n < (size_t)k->min_domains)
         return 0; /* a domain that is not there yet counts as empty */
     while (bh_map_next(&k->domains, &it, NULL, &v))
-        if ((int64_t)(intptr_t)v - 1 < min)
-            min = (int64_t)(intptr_t)v - 1;
+        if ((int64_t)((intptr_t)v - BIAS) < min)
+            min = (int64_t)((intptr_t)v - BIAS);
     return min;
 }
 
@@ -238,12 +242,10 @@ enum verdict sched_spread_filter(struct cycle *c, const struct snode *n)
     for (size_t i = 0; i < st->hard_n; i++) {
         const struct constraint *k = &st->hard[i];
         const struct bh_str *v = bh_str_map_get(&n->obj->labels, k->key);
-        int64_t there;
 
         if (!v)
             return sched_fail(c, PL_TOPOLOGY_SPREAD, V_UNRESOLVABLE, R_SPREAD_LABEL);
-        there = domain_get(k, *v);
-        if ((there < 0 ? 0 : there) + k->self - smallest(k) > k->max_skew)
+        if (domain_get(k, *v) + k->self - smallest(k) > k->max_skew)
             return sched_fail(c, PL_TOPOLOGY_SPREAD, V_UNSCHEDULABLE, R_SPREAD);
     }
     return V_OK;
@@ -290,7 +292,7 @@ static void count_domains(struct cycle *c, struct constraint *soft, size_t n, bo
         for (size_t k = 0; k < n; k++) {
             struct bh_str v = value_of(&soft[k], node);
 
-            if (domain_get(&soft[k], v) >= 0 && included(c, &soft[k], node))
+            if (bh_map_get(&soft[k].domains, v) && included(c, &soft[k], node))
                 domain_add(&soft[k], v, count_node(c, &soft[k], node));
         }
     }
@@ -325,7 +327,7 @@ bool sched_spread_score(struct cycle *c, int64_t *v)
                 continue;
             there = bh_str_eqc(soft[k].key, HOSTNAME) ? count_node(c, &soft[k], node)
                                                       : domain_get(&soft[k], *val);
-            sum += (double)(there < 0 ? 0 : there) * soft[k].weight + (soft[k].max_skew - 1);
+            sum += (double)there * soft[k].weight + (soft[k].max_skew - 1);
         }
         v[i] = ignored[i] ? -1 : (int64_t)round(sum);
     }
