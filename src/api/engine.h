@@ -109,6 +109,10 @@ bool bh_msg_equal(const struct bh_type *t, const void *a, const void *b);
 void bh_msg_copy(const struct bh_type *t, void *dst, const void *src,
                  struct bh_arena *a); /* deep */
 void *bh_msg_dup(const struct bh_type *t, const void *src, struct bh_arena *a);
+/* What bh_msg_decode_json() makes of the text of src, without the text: deep, and exactly as if it
+ * had gone over the wire (what is empty and optional is absent, times are whole seconds, quantities
+ * canonical, invalid UTF-8 is replaced). Raw values of src have to be valid JSON, maps sorted. */
+void *bh_msg_dup_wire(const struct bh_type *t, const void *src, struct bh_arena *a);
 bool bh_msg_is_empty(const struct bh_type *t, const void *obj);
 /* The same of one field of an object (obj is the message that holds it). */
 bool bh_field_equal(const struct bh_field *f, const void *a, const void *b);

@@ -180,6 +180,21 @@ struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json
     return build(kind, &p, piece);
 }
 
+void bh_obj_set_struct(struct bh_obj *o, const void *msg)
+{
+    struct bh_arena *a;
+
+    bh_assert(o->rv == 0);
+    if (o->decoded)
+        return;
+    a = bh_arena_new(0);
+    o->decoded = bh_msg_dup_wire(o->kind->type, msg, a);
+    o->arena = a;
+    if (o->kind->meta_off != UINT32_MAX)
+        ((struct bh_meta_v1_object_meta *)(void *)((char *)o->decoded + o->kind->meta_off))
+            ->resource_version = BH_S(BH_OBJ_RV_HOLE);
+}
+
 void bh_obj_assign(struct bh_obj *o, uint64_t rv)
 {
     ptrdiff_t at = bh_str_find(o->json, BH_S(HOLE_MEMBER));

@@ -14,6 +14,9 @@ struct bh_meta_v1_object_meta;
  * Both are copied. One reference is the caller's. */
 struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json,
                                   const struct bh_meta_v1_object_meta *meta);
+/* Gives a pending object its decoded form from msg, the struct that its JSON was encoded from:
+ * cheaper than decoding when it is sure to be asked for. Copies msg. */
+void bh_obj_set_struct(struct bh_obj *o, const void *msg);
 /* Puts the number in. The caller knows that nobody else uses the object at this moment. rv > 0. */
 void bh_obj_assign(struct bh_obj *o, uint64_t rv);
 /* Gives the decoded struct back when nobody but the caller, who holds so many references, uses the

@@ -134,6 +134,46 @@ static bool convert_docs(void *arg, struct bh_str api_version, const struct bh_t
     return ok;
 }
 
+/* The object without its managedFields; what lies below is shared. */
+static const void *bare_of(struct bh_rq *rq, const struct bh_kind *hub, const void *obj)
+{
+    void *copy =
+        obj ? bh_arena_memdup(rq->a, obj, hub->type->size) : bh_arena_alloc(rq->a, hub->type->size);
+    struct bh_meta_v1_object_meta *m = bh_meta_of(hub, copy);
+
+    memset(&m->managed_fields, 0, sizeof(m->managed_fields));
+    return copy;
+}
+
+/* Equality forgives what ownership does not: an empty list in the place of an absent one. */
+static bool none_differs(struct bh_rq *rq, const struct bh_kind *hub,
+                         const struct bh_managed_update *u)
+{
+    struct bh_fset_diff d;
+
+    bh_fset_compare_structs(hub->type, u->old_obj, u->new_obj, rq->a, &d);
+    return bh_fset_empty(d.removed) && bh_fset_empty(d.modified) && bh_fset_empty(d.added);
+}
+
+/* What is compared: the structs themselves where the request speaks the stored version. */
+static int compared(struct bh_rq *rq, const struct bh_kind *hub, const void *old, const void *obj,
+                    struct bh_managed_update *u, bool *ret_same)
+{
+    int r;
+
+    if (rq->kind == hub) {
+        u->new_obj = bare_of(rq, hub, obj);
+        u->old_obj = bare_of(rq, hub, old);
+        *ret_same = bh_msg_equal(hub->type, u->old_obj, u->new_obj) && none_differs(rq, hub, u);
+        return 0;
+    }
+    r = doc_of(rq, hub, obj, &u->new_doc);
+    if (r == 0)
+        r = doc_of(rq, hub, old, &u->old_doc);
+    *ret_same = r == 0 && bh_str_eq(u->old_doc, u->new_doc);
+    return r;
+}
+
 int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
                     const struct bh_obj *old, struct bh_str sub)
 {
@@ -151,7 +191,7 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
                                            .time = rq->now},
                                   .convert = &conv};
     struct bh_fset *reset = NULL;
-    bool given = sub.n == 0 && m->managed_fields.p;
+    bool given = sub.n == 0 && m->managed_fields.p, same;
     struct bh_err err = {0};
     int r;
 
@@ -172,12 +212,10 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
         memset(&m->managed_fields, 0, sizeof(m->managed_fields));
         return 0;
     }
-    r = doc_of(rq, hub, obj, &u.new_doc);
-    if (r == 0)
-        r = doc_of(rq, hub, os, &u.old_doc);
+    r = compared(rq, hub, os, obj, &u, &same);
     if (r < 0)
         return r;
-    if (old && !given && bh_str_eq(u.old_doc, u.new_doc)) {
+    if (old && !given && same) {
         m->managed_fields = om->managed_fields;
         return 0;
     }

@@ -23,6 +23,7 @@ struct watch {
     struct bh_arena *scratch;
     bool first; /* no event was sent yet: a table then carries its columns */
     bool ended;
+    bool reads;    /* its receiver decodes what it gets */
     unsigned hold; /* functions on the stack that still use this: the last one to let go frees it */
 };
 
@@ -35,6 +36,8 @@ static void finish(struct watch *w)
     bh_timer_stop(&w->bookmark);
     w->scratch = bh_arena_free(w->scratch);
     rq->srv->watches--;
+    if (w->reads)
+        rq->res->wc->readers--;
     if (!rq->canceled)
         rq->sink.watch_end(rq->sink.arg);
     bh_rq_finish(rq);
@@ -228,6 +231,9 @@ int bh_rest_watch(struct bh_rq *rq)
         return r;
     }
     rq->srv->watches++;
+    w->reads = rq->objects && rq->kind == rq->res->hub;
+    if (w->reads)
+        rq->res->wc->readers++;
     w->rq = rq;
     w->first = true;
     w->scratch = bh_arena_new(0);

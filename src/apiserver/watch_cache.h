@@ -43,6 +43,7 @@ struct bh_wc_res {
     size_t ring_cap, head, n;
     struct bh_map buckets; /* bucket key -> struct bh_link list of watchers */
     size_t watchers, by_index;
+    size_t readers; /* watches of them that look at the decoded form of every object */
 };
 
 struct bh_wc *bh_wc_new(void);

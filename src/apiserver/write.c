@@ -116,18 +116,20 @@ static void write_created(void *arg, struct bh_obj *obj, const struct bh_err *er
     answer_committed(arg, 201, obj, err);
 }
 
-int bh_write_submit_then(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
-                         const void *hub_obj, bh_pipeline_done done, void *arg)
+/* json: of hub_obj, as bh_obj_encode() gives it. */
+static int submit_json(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
+                       const void *hub_obj, const struct bh_buf *json, bh_pipeline_done done,
+                       void *arg)
 {
     const struct bh_meta_v1_object_meta *m = bh_meta_const(res->hub, hub_obj);
-    BH_AUTO_BUF json = {.max = BH_OBJECT_BYTES_MAX + 1};
     struct bh_obj *obj;
     struct bh_err err = {0};
 
-    bh_obj_encode(res->hub, hub_obj, &json);
-    if (json.overflow || json.n > BH_OBJECT_BYTES_MAX)
+    if (json->overflow || json->n > BH_OBJECT_BYTES_MAX)
         return bh_fail_plain(rq, "etcdserver: request is too large");
-    obj = bh_obj_new_pending(res->hub, bh_buf_str(&json), m);
+    obj = bh_obj_new_pending(res->hub, bh_buf_str(json), m);
+    if (res->wc->readers > 0) /* it will be asked for, once for all of them */
+        bh_obj_set_struct(obj, hub_obj);
     if (bh_pipeline_submit(rq->srv->pipe, op, res->wc, bh_rq_key(rq, res, m->namespace, m->name),
                            obj, done, arg, &err) < 0) {
         int r = bh_fail_err(rq, &err);
@@ -136,6 +138,19 @@ int bh_write_submit_then(struct bh_rq *rq, enum bh_store_op op, struct bh_resour
         return r;
     }
     return 0;
+}
+
+/* Objects mostly take less: the buffer need not grow step by step. */
+#define USUAL_BYTES 4096
+
+int bh_write_submit_then(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
+                         const void *hub_obj, bh_pipeline_done done, void *arg)
+{
+    BH_AUTO_BUF json = {.max = BH_OBJECT_BYTES_MAX + 1};
+
+    bh_buf_reserve(&json, USUAL_BYTES);
+    bh_obj_encode(res->hub, hub_obj, &json);
+    return submit_json(rq, op, res, hub_obj, &json, done, arg);
 }
 
 int bh_write_submit(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
@@ -372,6 +387,7 @@ static bool encode_update(struct bh_rq *rq, const struct bh_update *u, void *h, 
     struct bh_time *saved = NULL;
     bool kept = keep_times(rq, m, bh_meta_const(hub, old), &saved);
 
+    bh_buf_reserve(out, USUAL_BYTES);
     bh_obj_encode(hub, h, out);
     if (same_bytes(u->old, bh_buf_str(out)))
         return true;
@@ -457,16 +473,34 @@ static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h,
         if (r <= 0)
             return r;
     }
-    return bh_write_submit(rq, BH_STORE_UPDATE, rq->res, h, 200);
+    return submit_json(rq, BH_STORE_UPDATE, rq->res, h, &json, bh_write_answered, rq);
 }
 
 /* What is owned is what was asked for, before the rules of the kind took part of it back: on the
  * path of the status the status, on the path of the object all but the status (see
- * bh_managed_keep). */
-static int keep_managed(struct bh_rq *rq, const struct bh_update *u, void *asked, void *h)
+ * bh_managed_keep). This is a copy of what was asked for, before the rules see it: the status, the
+ * object, or NULL on other paths. */
+static void *copy_asked(struct bh_rq *rq, const struct bh_update *u, const void *h,
+                        const struct bh_field **ret_status)
 {
     const struct bh_kind *hub = rq->res->hub;
     const struct bh_field *status = bh_type_field(hub->type, BH_S("status"));
+
+    *ret_status = NULL;
+    if (!u->applied && bh_str_eqc(u->sub, "status") && status && !(status->flags & BH_F_PTR)) {
+        *ret_status = status;
+        return bh_msg_dup(status->msg, (const char *)h + status->off, rq->a);
+    }
+    if (u->sub.n > 0 && !u->applied && !bh_str_eqc(u->sub, "ephemeralcontainers") &&
+        !bh_str_eqc(u->sub, "resize"))
+        return NULL;
+    return bh_msg_dup(hub->type, h, rq->a);
+}
+
+static int keep_managed(struct bh_rq *rq, const struct bh_update *u, void *asked,
+                        const struct bh_field *status, void *h)
+{
+    const struct bh_kind *hub = rq->res->hub;
     void *doc = asked;
     int r;
 
@@ -474,11 +508,10 @@ static int keep_managed(struct bh_rq *rq, const struct bh_update *u, void *asked
         bh_meta_of(hub, h)->managed_fields = bh_meta_of(hub, asked)->managed_fields;
         return 0;
     }
-    if (bh_str_eqc(u->sub, "status") && status && !(status->flags & BH_F_PTR)) {
+    if (status) {
         doc = bh_arena_memdup(rq->a, h, hub->type->size);
-        memcpy((char *)doc + status->off, (char *)asked + status->off, status->msg->size);
-    } else if (u->sub.n > 0 && !bh_str_eqc(u->sub, "ephemeralcontainers") &&
-               !bh_str_eqc(u->sub, "resize")) {
+        memcpy((char *)doc + status->off, asked, status->msg->size);
+    } else if (!asked) {
         doc = h;
     }
     r = bh_managed_keep(rq, hub, doc, u->old, u->sub);
@@ -496,6 +529,7 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
     struct bh_str_vec warnings = {NULL, 0};
     struct bh_meta_v1_object_meta *m;
     struct bh_str version, uid;
+    const struct bh_field *status;
     void *h = NULL, *asked;
     int r;
 
@@ -525,9 +559,9 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
     }
     keep_system_fields(m, om);
     m->resource_version = om->resource_version;
-    asked = bh_msg_dup(hub->type, h, rq->a);
+    asked = copy_asked(rq, u, h, &status);
     bh_rules_prepare_update(&rq->env, hub, u->sub, h, old);
-    r = keep_managed(rq, u, asked, h);
+    r = keep_managed(rq, u, asked, status, h);
     if (r < 0)
         return r;
     if (uid.n > 0)

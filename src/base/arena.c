@@ -1,8 +1,12 @@
-/* Arenas: blocks of doubling size, bump allocation, one free. Under AddressSanitizer every
- * allocation is a malloc of its own, linked into the arena, so that overruns and uses after reset
- * are seen. */
+/* Arenas: blocks of doubling size, bump allocation, one free.
+ *
+ * The arena itself stands at the start of its first block. Small blocks that are given back are
+ * kept by their thread for the next arena: a request makes and frees several, and going through
+ * malloc for each cost more than what is allocated in them. Under AddressSanitizer every allocation
+ * is a malloc of its own, linked into the arena, so that overruns and uses after reset are seen. */
 #include "base/arena.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +25,12 @@
 #endif
 
 #define ALIGN     16u
-#define BLOCK_MIN 4096u
+#define BLOCK_MIN 4096u /* with its header, as BLOCK_MAX */
 #define BLOCK_MAX (1u << 20)
 
 struct block {
     struct block *next;
-    size_t size; /* bytes in data */
+    size_t size; /* bytes in data; a kept block's own is a power of two with the header */
     _Alignas(ALIGN) unsigned char data[];
 };
 
@@ -38,7 +42,7 @@ struct hook {
 
 struct bh_arena {
     unsigned char *cur, *end; /* free part of the newest block */
-    struct block *blocks;     /* newest first */
+    struct block *blocks;     /* newest first; the arena stands in the last one */
     struct hook *hooks;       /* latest registered first; they live in the arena */
     size_t used;
     size_t bytes_max;
@@ -102,12 +106,105 @@ void bh_free(void *p)
     free(p);
 }
 
+/* ---- blocks ---- */
+
+/* Sizes BLOCK_MIN << 0 … << 3, and how many of each a thread keeps: 256 KiB of each size. */
+#define KEPT_SIZES 4
+#define KEPT_BYTES (256u << 10)
+
+struct kept {
+    struct block *first[KEPT_SIZES];
+    unsigned n[KEPT_SIZES];
+    bool known; /* the key's destructor gives it back when the thread ends */
+};
+static __thread struct kept kept;
+static pthread_key_t kept_key;
+static pthread_once_t kept_once = PTHREAD_ONCE_INIT;
+
+static void kept_end(void *arg)
+{
+    struct kept *k = arg;
+
+    for (int i = 0; i < KEPT_SIZES; i++)
+        while (k->first[i]) {
+            struct block *b = k->first[i];
+
+            k->first[i] = b->next;
+            free(b);
+        }
+    *k = (struct kept){0};
+}
+
+static void kept_init(void)
+{
+    bh_assert(pthread_key_create(&kept_key, kept_end) == 0);
+}
+
+/* Which kept size a block of n bytes in all has; KEPT_SIZES: none. */
+static int kept_size(size_t n)
+{
+    int i = 0;
+
+    while (i < KEPT_SIZES && n != (size_t)BLOCK_MIN << i)
+        i++;
+    return i;
+}
+
+/* A block of n bytes in all. */
+static struct block *block_get(size_t n)
+{
+    int i = ARENA_SEPARATE ? KEPT_SIZES : kept_size(n);
+    struct block *b;
+
+    if (i < KEPT_SIZES && kept.first[i]) {
+        b = kept.first[i];
+        kept.first[i] = b->next;
+        kept.n[i]--;
+    } else {
+        b = bh_malloc(n);
+    }
+    b->size = n - sizeof(*b);
+    return b;
+}
+
+static void block_put(struct block *b)
+{
+    size_t n = b->size + sizeof(*b);
+    int i = ARENA_SEPARATE ? KEPT_SIZES : kept_size(n);
+
+    if (i == KEPT_SIZES || (kept.n[i] + 1) * n > KEPT_BYTES) {
+        free(b);
+        return;
+    }
+    if (!kept.known) {
+        (void)pthread_once(&kept_once, kept_init);
+        (void)pthread_setspecific(kept_key, &kept);
+        kept.known = true;
+    }
+    b->next = kept.first[i];
+    kept.first[i] = b;
+    kept.n[i]++;
+}
+
+/* ---- arenas ---- */
+
+#define ARENA_HEAD ((sizeof(struct bh_arena) + ALIGN - 1) & ~(size_t)(ALIGN - 1))
+
+/* The free part of a block, which begins behind the arena in its first one. */
+static void use_block(struct bh_arena *a, struct block *b)
+{
+    a->cur = b->data + (b->next ? 0 : ARENA_HEAD);
+    a->end = b->data + b->size;
+}
+
 struct bh_arena *bh_arena_new(size_t bytes_max)
 {
-    struct bh_arena *a = bh_calloc(1, sizeof(*a));
+    struct block *b = block_get(ARENA_SEPARATE ? sizeof(*b) + ARENA_HEAD : BLOCK_MIN);
+    struct bh_arena *a = (struct bh_arena *)(void *)b->data;
 
-    a->bytes_max = bytes_max;
-    a->next_size = BLOCK_MIN;
+    b->next = NULL;
+    *a = (struct bh_arena){.blocks = b, .bytes_max = bytes_max, .next_size = BLOCK_MIN * 2};
+    use_block(a, b);
     return a;
 }
 
@@ -129,9 +226,8 @@ struct bh_arena *bh_arena_free(struct bh_arena *a)
     run_hooks(a);
     for (struct block *b = a->blocks, *next; b; b = next) {
         next = b->next;
-        free(b);
+        block_put(b);
     }
-    free(a);
     return NULL;
 }
 
@@ -142,20 +238,22 @@ void bh_arena_reset(struct bh_arena *a)
     run_hooks(a);
     for (struct block *b = a->blocks, *next; b; b = next) {
         next = b->next;
-        /* The newest ordinary block is the largest one; oversized ones are given back. */
-        if (!ARENA_SEPARATE && !keep && b->size <= BLOCK_MAX)
+        /* The newest ordinary block is the largest one; oversized ones are given back. The first
+         * one holds the arena. */
+        if (!next) {
+            if (keep)
+                keep->next = b;
+            else
+                keep = b;
+        } else if (!ARENA_SEPARATE && !keep && b->size < BLOCK_MAX) {
             keep = b;
-        else
-            free(b);
+        } else {
+            block_put(b);
+        }
     }
     a->blocks = keep;
     a->used = 0;
-    a->cur = a->end = NULL;
-    if (keep) {
-        keep->next = NULL;
-        a->cur = keep->data;
-        a->end = keep->data + keep->size;
-    }
+    use_block(a, keep);
 }
 
 size_t bh_arena_used(const struct bh_arena *a)
@@ -163,11 +261,10 @@ size_t bh_arena_used(const struct bh_arena *a)
     return a->used;
 }
 
-static struct block *block_new(struct bh_arena *a, size_t size)
+static struct block *block_add(struct bh_arena *a, size_t n)
 {
-    struct block *b = bh_malloc(sizeof(*b) + size);
+    struct block *b = block_get(n);
 
-    b->size = size;
     b->next = a->blocks;
     a->blocks = b;
     return b;
@@ -178,16 +275,19 @@ static void *alloc_slow(struct bh_arena *a, size_t n)
     struct block *b;
 
     /* A large request gets its own block behind the current one, whose free part stays in use. */
-    if (n > a->next_size / 4 && a->blocks && a->cur != a->end) {
+    if (n > a->next_size / 4 && a->cur != a->end) {
         struct block *head = a->blocks;
 
-        b = bh_malloc(sizeof(*b) + n);
-        b->size = n;
-        b->next = head->next;
-        head->next = b;
+        if (!head->next) { /* the first block stays last */
+            b = block_add(a, sizeof(*b) + n);
+        } else {
+            b = block_get(sizeof(*b) + n);
+            b->next = head->next;
+            head->next = b;
+        }
         return memset(b->data, 0, n);
     }
-    b = block_new(a, n > a->next_size ? n : a->next_size);
+    b = block_add(a, n > a->next_size - sizeof(*b) ? sizeof(*b) + n : a->next_size);
     if (a->next_size < BLOCK_MAX)
         a->next_size *= 2;
     a->cur = b->data + n;
@@ -203,7 +303,7 @@ void *bh_arena_alloc(struct bh_arena *a, size_t n)
         out_of_memory(n);
     a->used += n;
     if (ARENA_SEPARATE)
-        return memset(block_new(a, n)->data, 0, n);
+        return memset(block_add(a, sizeof(struct block) + n)->data, 0, n);
     n = n ? (n + ALIGN - 1) & ~(size_t)(ALIGN - 1) : ALIGN;
     if (n > (size_t)(a->end - a->cur))
         return alloc_slow(a, n);

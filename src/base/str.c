@@ -11,21 +11,6 @@
 
 #include "base/arena.h"
 
-struct bh_str bh_s(const char *cstr)
-{
-    return cstr ? (struct bh_str){cstr, strlen(cstr)} : (struct bh_str){"", 0};
-}
-
-bool bh_str_eq(struct bh_str a, struct bh_str b)
-{
-    return a.n == b.n && (!a.n || memcmp(a.p, b.p, a.n) == 0);
-}
-
-bool bh_str_eqc(struct bh_str a, const char *cstr)
-{
-    return bh_str_eq(a, bh_s(cstr));
-}
-
 static unsigned char lower(char c)
 {
     return (unsigned char)(c >= 'A' && c <= 'Z' ? c + 32 : c);

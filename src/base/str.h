@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define BH_MUST         __attribute__((warn_unused_result))
 #define BH_PRINTF(f, a) __attribute__((format(printf, f, a)))
@@ -50,9 +51,19 @@ struct bh_str_map {
 #define BH_SF(s) (int)(s).n, ((s).p ? (s).p : "")
 
 /* A view of a NUL-terminated string; NULL gives the empty string. */
-struct bh_str bh_s(const char *cstr);
-bool bh_str_eq(struct bh_str a, struct bh_str b);
-bool bh_str_eqc(struct bh_str a, const char *cstr);
+static inline struct bh_str bh_s(const char *cstr)
+{
+    return cstr ? (struct bh_str){cstr, strlen(cstr)} : (struct bh_str){"", 0};
+}
+static inline bool bh_str_eq(struct bh_str a, struct bh_str b)
+{
+    return a.n == b.n && (!a.n || memcmp(a.p, b.p, a.n) == 0);
+}
+/* With a literal, its length is known when this is compiled. */
+static inline bool bh_str_eqc(struct bh_str a, const char *cstr)
+{
+    return bh_str_eq(a, bh_s(cstr));
+}
 bool bh_str_eq_nocase(struct bh_str a, struct bh_str b); /* ASCII only */
 /* Bytewise order, shorter first when one is a prefix: <0, 0, >0. */
 int bh_str_cmp(struct bh_str a, struct bh_str b);
