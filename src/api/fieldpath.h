@@ -62,6 +62,9 @@ struct bh_manager {
     struct bh_str subresource;
     struct bh_time time; /* zero: none */
     struct bh_fset *set;
+    /* fieldsV1 as bh_fset_encode() once gave it, while set says the same: it is not written anew.
+     * With set NULL it stands for the set, which is read when it has to be. p == NULL: none. */
+    struct bh_str text;
 };
 struct bh_managers {
     struct bh_manager *p;
@@ -74,6 +77,9 @@ BH_MUST int bh_managers_decode(struct bh_str json, struct bh_arena *a, struct bh
                                struct bh_err *err);
 /* Sorted by operation, time in whole seconds, manager; appended as a JSON array. */
 void bh_managers_encode(struct bh_managers *m, struct bh_buf *out);
+void bh_managers_sort(struct bh_managers *m);
+/* The fieldsV1 of one entry; in the arena. */
+struct bh_str bh_manager_text(const struct bh_manager *m, struct bh_arena *a);
 
 #define BH_UPDATERS_MAX                                                                            \
     10 /* Update entries of one object; the oldest merge into "ancient-changes" */

@@ -71,10 +71,34 @@ static void put_member(struct bh_buf *out, const char *name, struct bh_str v, bo
     bh_json_write_str(out, v);
 }
 
-void bh_managers_encode(struct bh_managers *m, struct bh_buf *out)
+void bh_managers_sort(struct bh_managers *m)
 {
     if (m->n > 1)
         qsort(m->p, m->n, sizeof(m->p[0]), entry_cmp);
+}
+
+static void put_fields(const struct bh_manager *e, struct bh_buf *out)
+{
+    if (e->text.p)
+        bh_buf_adds(out, e->text);
+    else
+        bh_fset_encode(e->set, out);
+}
+
+struct bh_str bh_manager_text(const struct bh_manager *m, struct bh_arena *a)
+{
+    BH_AUTO_BUF b = {0};
+
+    if (m->text.p)
+        return m->text;
+    bh_buf_reserve(&b, 1024);
+    bh_fset_encode(m->set, &b);
+    return bh_str_dup(a, bh_buf_str(&b));
+}
+
+void bh_managers_encode(struct bh_managers *m, struct bh_buf *out)
+{
+    bh_managers_sort(m);
     bh_buf_addc(out, '[');
     for (size_t i = 0; i < m->n; i++) {
         const struct bh_manager *e = &m->p[i];
@@ -89,7 +113,7 @@ void bh_managers_encode(struct bh_managers *m, struct bh_buf *out)
             bh_enc_time(out, e->time, false);
         }
         bh_buf_addz(out, ",\"fieldsType\":\"FieldsV1\",\"fieldsV1\":");
-        bh_fset_encode(e->set, out);
+        put_fields(e, out);
         put_member(out, "subresource", e->subresource, &first);
         bh_buf_addc(out, '}');
     }
@@ -97,6 +121,63 @@ void bh_managers_encode(struct bh_managers *m, struct bh_buf *out)
 }
 
 /* ---- updates ---- */
+
+/* The set of an entry that came as text. Text that was ours once is never malformed. */
+static struct bh_fset *set_of(struct bh_manager *e, struct bh_arena *a)
+{
+    if (!e->set && e->text.p && bh_fset_decode(e->text, a, &e->set, NULL) < 0)
+        e->set = NULL;
+    return e->set;
+}
+
+static void set_set(struct bh_manager *e, struct bh_fset *set)
+{
+    e->set = set;
+    e->text = (struct bh_str){NULL, 0};
+}
+
+static bool has_field(struct bh_str text, struct bh_str name)
+{
+    char key[128];
+
+    if (name.n > sizeof(key) - 4)
+        return true;
+    memcpy(key, "\"f:", 3);
+    memcpy(key + 3, name.p, name.n);
+    key[3 + name.n] = '"';
+    return bh_str_find(text, (struct bh_str){key, name.n + 4}) >= 0;
+}
+
+/* Whether the text may hold anything of a set, by the names of its upper two levels. Names that
+ * need escapes are looked for as they are, which is why anything but a plain one counts as held. */
+static bool plain(const struct bh_pe *pe)
+{
+    if (pe->kind != BH_PE_FIELD)
+        return false;
+    for (size_t i = 0; i < pe->name.n; i++)
+        if ((unsigned char)pe->name.p[i] <= ' ' || (unsigned char)pe->name.p[i] >= 0x7f ||
+            strchr("\"\\<>&", pe->name.p[i]))
+            return false;
+    return true;
+}
+
+static bool may_hold(struct bh_str text, const struct bh_fset *s)
+{
+    for (size_t i = 0; s && i < s->n; i++) {
+        const struct bh_fnode *n = &s->p[i];
+
+        if (!plain(&n->pe))
+            return true;
+        if (!has_field(text, n->pe.name))
+            continue;
+        if (n->member)
+            return true;
+        for (size_t k = 0; n->below && k < n->below->n; k++)
+            if (!plain(&n->below->p[k].pe) || has_field(text, n->below->p[k].pe.name))
+                return true;
+    }
+    return false;
+}
 
 static bool is_update(const struct bh_manager *m)
 {
@@ -147,7 +228,8 @@ static void drop_empty(struct bh_managers *m)
     size_t n = 0;
 
     for (size_t i = 0; i < m->n; i++)
-        if (!bh_fset_empty(m->p[i].set))
+        if (!bh_fset_empty(m->p[i].set) ||
+            (!m->p[i].set && m->p[i].text.p && !bh_str_eqc(m->p[i].text, "{}")))
             m->p[n++] = m->p[i];
     m->n = n;
 }
@@ -214,7 +296,7 @@ static void cap_updaters(struct bh_managers *m, struct bh_arena *a)
         }
         m->p[first].manager = BH_S(ANCIENT);
         m->p[first].subresource = BH_S("");
-        m->p[first].set = bh_fset_union(a, m->p[first].set, m->p[i].set);
+        set_set(&m->p[first], bh_fset_union(a, set_of(&m->p[first], a), set_of(&m->p[i], a)));
         m->p[first].time = m->p[i].time; /* the later of the two */
         remove_at(m, i);
         updaters--;
@@ -236,7 +318,7 @@ int bh_managers_update(struct bh_managers *m, const struct bh_managed_update *u,
         const struct bh_fset_diff *in = &d;
 
         if (!same_group(e->api_version, u->self.api_version)) {
-            e->set = NULL; /* upstream drops what it cannot convert */
+            set_set(e, NULL); /* upstream drops what it cannot convert */
             changed = true;
             continue;
         }
@@ -248,7 +330,7 @@ int bh_managers_update(struct bh_managers *m, const struct bh_managed_update *u,
                 other_version = e->api_version;
             }
             if (!known) {
-                e->set = NULL;
+                set_set(e, NULL);
                 changed = true;
                 continue;
             }
@@ -256,10 +338,12 @@ int bh_managers_update(struct bh_managers *m, const struct bh_managed_update *u,
         }
         struct bh_fset *taken =
             bh_fset_union(a, bh_fset_union(a, in->modified, in->added), in->removed);
-        struct bh_fset *left = bh_fset_difference(a, e->set, taken);
+        if (!e->set && e->text.p && !may_hold(e->text, taken))
+            continue;
+        struct bh_fset *left = bh_fset_difference(a, set_of(e, a), taken);
 
         if (!bh_fset_equal(left, e->set)) {
-            e->set = left;
+            set_set(e, left);
             changed = true;
         }
     }
@@ -274,10 +358,10 @@ int bh_managers_update(struct bh_managers *m, const struct bh_managed_update *u,
         if (i == m->n) {
             struct bh_manager e = u->self;
 
-            e.set = NULL;
+            set_set(&e, NULL);
             append(m, e, a);
         }
-        m->p[i].set = bh_fset_union(a, m->p[i].set, mine);
+        set_set(&m->p[i], bh_fset_union(a, set_of(&m->p[i], a), mine));
         m->p[i].time = u->self.time;
         changed = true;
     }

@@ -74,7 +74,8 @@ BH_MUST int bh_apiserver_new(struct bh_loop *l, struct bh_store *store,
 struct bh_apiserver *bh_apiserver_free(struct bh_apiserver *srv);
 struct bh_loop *bh_apiserver_loop(const struct bh_apiserver *srv);
 
-/* One request after authentication. Everything is copied before bh_apiserver_handle() returns. */
+/* One request after authentication. Everything is copied before bh_apiserver_handle() returns,
+ * unless it comes with its arena. */
 struct bh_api_request {
     struct bh_str method; /* "GET", … */
     struct bh_str
@@ -84,6 +85,12 @@ struct bh_api_request {
     struct bh_str content_type;
     struct bh_str user_agent;
     struct bh_str body;
+    /* Instead of a body, in process: the struct of msg_kind that its JSON decodes to. Only with an
+     * arena. */
+    void *msg;
+    const struct bh_kind *msg_kind;
+    /* Not NULL: where all of the above lives. It becomes the server's, and nothing is copied. */
+    struct bh_arena *arena;
     const struct bh_user *user;
     bool objects; /* the caller wants obj/items instead of bytes: parts stay empty where they say it
                      all */

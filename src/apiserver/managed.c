@@ -30,10 +30,10 @@ struct bh_str bh_manager_of(struct bh_rq *rq)
     return b.n > 0 ? bh_str_dup(rq->a, bh_buf_str(&b)) : BH_S("unknown");
 }
 
-/* Entries to sets. A malformed entry is -BH_E_BAD_REQUEST: the caller then takes the stored ones.
- */
-int bh_managed_decode(struct bh_arena *a, const struct bh_meta_v1_managed_fields_entry_vec *v,
-                      struct bh_managers *ret)
+/* Entries to sets. A malformed entry is -BH_E_BAD_REQUEST: the caller then takes the stored ones,
+ * whose fields are text of our own: it is read where it matters. */
+static int decode_entries(struct bh_arena *a, const struct bh_meta_v1_managed_fields_entry_vec *v,
+                          bool stored, struct bh_managers *ret)
 {
     ret->p = bh_new_n(a, struct bh_manager, v->n + 2);
     ret->n = 0;
@@ -44,31 +44,46 @@ int bh_managed_decode(struct bh_arena *a, const struct bh_meta_v1_managed_fields
         if (!(bh_str_eqc(e->operation, "Update") || bh_str_eqc(e->operation, "Apply")) ||
             e->api_version.n == 0 || !bh_str_eqc(e->fields_type, "FieldsV1"))
             return -BH_E_BAD_REQUEST;
-        *m = (struct bh_manager){e->manager,     e->operation, e->api_version,
-                                 e->subresource, e->time,      NULL};
-        if (bh_fset_decode(e->fields_v_1.n > 0 ? e->fields_v_1 : BH_S("{}"), a, &m->set, NULL) < 0)
+        *m = (struct bh_manager){.manager = e->manager,
+                                 .operation = e->operation,
+                                 .api_version = e->api_version,
+                                 .subresource = e->subresource,
+                                 .time = e->time};
+        if (stored)
+            m->text = e->fields_v_1.n > 0 ? e->fields_v_1 : BH_S("{}");
+        else if (bh_fset_decode(e->fields_v_1.n > 0 ? e->fields_v_1 : BH_S("{}"), a, &m->set,
+                                NULL) < 0)
             return -BH_E_BAD_REQUEST;
     }
     return 0;
 }
 
-/* Back into the struct, through the JSON text, which also sorts. */
+int bh_managed_decode(struct bh_arena *a, const struct bh_meta_v1_managed_fields_entry_vec *v,
+                      struct bh_managers *ret)
+{
+    return decode_entries(a, v, false, ret);
+}
+
+/* Back into the struct, sorted. */
 int bh_managed_store(struct bh_rq *rq, struct bh_managers *m, struct bh_meta_v1_object_meta *meta)
 {
-    BH_AUTO_BUF b = {0};
-    struct bh_err err = {0};
-    struct bh_meta_v1_object_meta *tmp = bh_new(rq->a, struct bh_meta_v1_object_meta);
+    struct bh_meta_v1_managed_fields_entry_vec *v = &meta->managed_fields;
 
-    memset(&meta->managed_fields, 0, sizeof(meta->managed_fields));
+    memset(v, 0, sizeof(*v));
     if (m->n == 0)
         return 0;
-    bh_buf_addz(&b, "{\"managedFields\":");
-    bh_managers_encode(m, &b);
-    bh_buf_addc(&b, '}');
-    if (bh_msg_decode_json(&bh_meta_v1_object_meta_type, bh_buf_str(&b), tmp, rq->a, NULL, &err) <
-        0)
-        return bh_fail_err(rq, &err);
-    meta->managed_fields = tmp->managed_fields;
+    bh_managers_sort(m);
+    v->p = bh_new_n(rq->a, struct bh_meta_v1_managed_fields_entry, m->n);
+    v->n = m->n;
+    for (size_t i = 0; i < m->n; i++)
+        v->p[i] =
+            (struct bh_meta_v1_managed_fields_entry){.manager = m->p[i].manager,
+                                                     .operation = m->p[i].operation,
+                                                     .api_version = m->p[i].api_version,
+                                                     .time = m->p[i].time,
+                                                     .fields_type = BH_S("FieldsV1"),
+                                                     .fields_v_1 = bh_manager_text(&m->p[i], rq->a),
+                                                     .subresource = m->p[i].subresource};
     return 0;
 }
 
@@ -202,9 +217,9 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
         if (old)
             return 0;
     }
-    if (!given || bh_managed_decode(rq->a, &m->managed_fields, &managers) < 0) {
+    if (!given || decode_entries(rq->a, &m->managed_fields, false, &managers) < 0) {
         given = false;
-        if (!om || bh_managed_decode(rq->a, &om->managed_fields, &managers) < 0)
+        if (!om || decode_entries(rq->a, &om->managed_fields, true, &managers) < 0)
             managers = (struct bh_managers){NULL, 0};
     }
     if (old && managers.n == 0) {

@@ -12,6 +12,12 @@ static void answer_created(struct bh_rq *rq)
 {
     struct bh_meta_v1_status st = {.status = BH_S("Success"), .code = 201};
 
+    if (rq->objects) { /* the number says it all */
+        struct bh_api_response res = {.status = 201};
+
+        bh_rq_answer(rq, &res);
+        return;
+    }
     bh_rq_answer_msg(rq, 201, &bh_meta_v1_status_kind, &st);
 }
 

@@ -316,19 +316,22 @@ static void copy_user(struct bh_rq *rq, const struct bh_user *u)
 static struct bh_rq *rq_new(struct bh_apiserver *srv, const struct bh_api_request *in,
                             const struct bh_api_sink *sink)
 {
-    struct bh_arena *a = bh_arena_new(0);
+    struct bh_arena *a = in->arena ? in->arena : bh_arena_new(0);
     struct bh_rq *rq = bh_new(a, struct bh_rq);
+    bool ours = in->arena != NULL;
 
     rq->a = a;
     rq->srv = srv;
     rq->id = ++srv->next_id;
     rq->sink = *sink;
     rq->objects = in->objects;
-    rq->method = bh_str_dup(a, in->method);
-    rq->accept = bh_str_dup(a, in->accept);
-    rq->content_type = bh_str_dup(a, in->content_type);
-    rq->user_agent = bh_str_dup(a, in->user_agent);
-    rq->body = bh_str_dup(a, in->body);
+    rq->method = ours ? in->method : bh_str_dup(a, in->method);
+    rq->accept = ours ? in->accept : bh_str_dup(a, in->accept);
+    rq->content_type = ours ? in->content_type : bh_str_dup(a, in->content_type);
+    rq->user_agent = ours ? in->user_agent : bh_str_dup(a, in->user_agent);
+    rq->body = ours ? in->body : bh_str_dup(a, in->body);
+    rq->msg = in->msg;
+    rq->msg_kind = in->msg_kind;
     rq->start_ns = bh_loop_mono_ns(srv->loop);
     rq->now = bh_server_now(srv);
     copy_user(rq, in->user);
@@ -341,12 +344,13 @@ uint64_t bh_apiserver_handle(struct bh_apiserver *srv, const struct bh_api_reque
                              const struct bh_api_sink *sink)
 {
     struct bh_rq *rq = rq_new(srv, in, sink);
-    struct bh_str path = bh_str_dup(rq->a, in->path);
+    struct bh_str path = in->arena ? in->path : bh_str_dup(rq->a, in->path);
     uint64_t id = rq->id;
     struct bh_err err = {0};
     int r;
 
-    if (bh_query_parse(rq->a, bh_str_dup(rq->a, in->query), &rq->q, &err) < 0) {
+    if (bh_query_parse(rq->a, in->arena ? in->query : bh_str_dup(rq->a, in->query), &rq->q, &err) <
+        0) {
         (void)bh_fail_msg(rq, BH_E_BAD_REQUEST, "%s", err.msg);
         r = -BH_E_BAD_REQUEST;
     } else {

@@ -63,6 +63,8 @@ struct bh_rq {
     bool canceled; /* nobody listens any more */
     bool objects;  /* in-process: objects instead of bytes */
     struct bh_str method, accept, content_type, user_agent, body;
+    void *msg; /* instead of a body: a struct of msg_kind */
+    const struct bh_kind *msg_kind;
     struct bh_query q;
     struct bh_user user;
     struct bh_ri ri;

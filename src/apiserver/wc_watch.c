@@ -82,7 +82,8 @@ int bh_wc_watch(struct bh_wc_res *res, struct bh_wc_watcher *w, uint64_t since, 
     struct bh_link *head;
     struct bh_str key;
 
-    if (since < res->floor)
+    /* Who has seen the newest state misses nothing, whatever the window holds. */
+    if (since < res->floor && since != res->wc->rv)
         return bh_err_set(err, BH_E_GONE, "too old resource version: %llu (%llu)",
                           (unsigned long long)since, (unsigned long long)res->floor);
     w->res = res;

@@ -62,37 +62,62 @@ const char *bh_client_patch_media(enum bh_patch_type t)
     return names[t];
 }
 
-static void url_option(struct bh_buf *out, struct bh_arena *a, char *sep, const char *key,
-                       struct bh_str value)
+/* A segment or value: most are as they are. */
+static void url_part(struct bh_buf *out, struct bh_str s)
+{
+    size_t i = 0;
+
+    while (i < s.n && ((s.p[i] >= 'a' && s.p[i] <= 'z') || (s.p[i] >= '0' && s.p[i] <= '9') ||
+                       s.p[i] == '-' || s.p[i] == '.'))
+        i++;
+    if (i < s.n) {
+        BH_AUTO_ARENA a = bh_arena_new(0);
+
+        bh_buf_adds(out, bh_http_escape(a, s));
+    } else {
+        bh_buf_adds(out, s);
+    }
+}
+
+static void url_segment(struct bh_buf *out, struct bh_str s)
+{
+    bh_buf_addc(out, '/');
+    url_part(out, s);
+}
+
+static void url_option(struct bh_buf *out, char *sep, const char *key, struct bh_str value)
 {
     bh_buf_addc(out, *sep);
     bh_buf_addz(out, key);
     bh_buf_addc(out, '=');
-    bh_buf_adds(out, bh_http_escape(a, value));
+    url_part(out, value);
     *sep = '&';
 }
 
 void bh_client_url(struct bh_buf *out, const struct bh_client_req *req, uint64_t watch_rv)
 {
-    BH_AUTO_ARENA a = bh_arena_new(0);
     const struct bh_kind *k = req->kind;
     char sep = '?';
 
-    bh_buf_addf(out, "/api%s/%.*s", k->group.n ? "s" : "", BH_SF(k->api_version));
-    if (k->namespaced && req->ns.n)
-        bh_buf_addf(out, "/namespaces/%.*s", BH_SF(bh_http_escape(a, req->ns)));
-    bh_buf_addf(out, "/%.*s", BH_SF(k->resource));
+    bh_buf_reserve(out, 128);
+    bh_buf_addz(out, k->group.n ? "/apis/" : "/api/");
+    bh_buf_adds(out, k->api_version);
+    if (k->namespaced && req->ns.n) {
+        bh_buf_addz(out, "/namespaces");
+        url_segment(out, req->ns);
+    }
+    url_segment(out, k->resource);
     if (req->name.n)
-        bh_buf_addf(out, "/%.*s", BH_SF(bh_http_escape(a, req->name)));
+        url_segment(out, req->name);
     if (req->subresource.n)
-        bh_buf_addf(out, "/%.*s", BH_SF(req->subresource));
+        url_segment(out, req->subresource);
     if (req->verb == BH_VERB_WATCH)
         bh_buf_addf(out, "%cwatch=true&resourceVersion=%llu", sep, (unsigned long long)watch_rv),
             sep = '&';
     if (req->label_selector.n)
-        url_option(out, a, &sep, "labelSelector", req->label_selector);
+        url_option(out, &sep, "labelSelector", req->label_selector);
     if (req->field_selector.n)
-        url_option(out, a, &sep, "fieldSelector", req->field_selector);
+        url_option(out, &sep, "fieldSelector", req->field_selector);
     if (req->query.n)
         bh_buf_addf(out, "%c%.*s", sep, BH_SF(req->query));
 }
@@ -135,25 +160,24 @@ void bh_client_status(struct bh_arena *a, int http_status, struct bh_str body,
 uint64_t bh_client_create(struct bh_client *c, const struct bh_kind *k, struct bh_str ns,
                           const void *msg, bh_client_fn fn, void *arg)
 {
-    BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
-    struct bh_client_req req = {.verb = BH_VERB_CREATE, .kind = k, .ns = ns};
+    struct bh_client_req req = {
+        .verb = BH_VERB_CREATE, .kind = k, .ns = ns, .msg = msg, .msg_kind = k};
 
-    bh_kind_encode_json(k, msg, &b);
-    req.body = bh_buf_str(&b);
     return bh_client_call(c, &req, fn, arg);
 }
 
 uint64_t bh_client_update(struct bh_client *c, const struct bh_kind *k, const void *msg,
                           const char *sub, bh_client_fn fn, void *arg)
 {
-    BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
     const struct bh_meta_v1_object_meta *m = (const void *)((const char *)msg + k->meta_off);
-    struct bh_client_req req = {
-        .verb = BH_VERB_UPDATE, .kind = k, .ns = m->namespace, .name = m->name};
+    struct bh_client_req req = {.verb = BH_VERB_UPDATE,
+                                .kind = k,
+                                .ns = m->namespace,
+                                .name = m->name,
+                                .subresource = bh_s(sub),
+                                .msg = msg,
+                                .msg_kind = k};
 
-    bh_kind_encode_json(k, msg, &b);
-    req.body = bh_buf_str(&b);
-    req.subresource = bh_s(sub);
     return bh_client_call(c, &req, fn, arg);
 }
 

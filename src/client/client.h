@@ -56,7 +56,12 @@ struct bh_client_req {
         query; /* more query options, encoded: "propagationPolicy=Background&dryRun=All" */
     enum bh_patch_type patch;
     struct bh_str
-        body;       /* JSON; copied before the call returns. For delete: DeleteOptions, or empty */
+        body; /* JSON; copied before the call returns. For delete: DeleteOptions, or empty */
+    /* Instead of body, for create and update: the generated struct of msg_kind (the request's kind,
+     * or that of the subresource's body). Copied or encoded before the call returns; in process it
+     * never becomes text. Its maps are sorted, its raw values are JSON. */
+    const void *msg;
+    const struct bh_kind *msg_kind;
     int timeout_ms; /* 0: 30 s */
 };
 
@@ -81,7 +86,8 @@ uint64_t bh_client_call(struct bh_client *c, const struct bh_client_req *req, bh
 void bh_client_cancel(struct bh_client *c,
                       uint64_t id); /* fn will not run; unknown ids are ignored */
 
-/* Short forms. msg is the kind's generated struct; it is encoded before the call returns. */
+/* Short forms. msg is the kind's generated struct; it is copied or encoded before the call returns.
+ */
 uint64_t bh_client_create(struct bh_client *c, const struct bh_kind *k, struct bh_str ns,
                           const void *msg, bh_client_fn fn, void *arg);
 /* PUT; sub "" or "status". Namespace, name and resourceVersion come from msg's metadata. */

@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "api/engine.h"
 #include "api/types.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -177,7 +178,7 @@ static struct https_call *https_new_call(struct https *c, uint64_t id,
 static void https_send(struct https_call *k, const struct bh_client_req *req, uint64_t watch_rv)
 {
     bool watch = req->verb == BH_VERB_WATCH;
-    BH_AUTO_BUF url = {.max = BH_URL_BYTES_MAX};
+    BH_AUTO_BUF url = {.max = BH_URL_BYTES_MAX}, body = {.max = BH_BODY_BYTES_MAX};
     struct bh_http_header h[2];
     struct bh_http_request rq = {
         .method = bh_s(bh_client_method(req->verb)), .headers = h, .body = req->body, .arg = k};
@@ -185,7 +186,11 @@ static void https_send(struct https_call *k, const struct bh_client_req *req, ui
     bh_client_url(&url, req, watch_rv);
     rq.target = bh_buf_str(&url);
     h[rq.headers_n++] = BH_HTTP_HEADER("Accept", BH_S("application/json"));
-    if (req->body.n)
+    if (req->msg) {
+        bh_kind_encode_json(req->msg_kind, req->msg, &body);
+        rq.body = bh_buf_str(&body);
+    }
+    if (rq.body.n)
         h[rq.headers_n++] = BH_HTTP_HEADER(
             "Content-Type",
             bh_s(bh_client_patch_media(req->verb == BH_VERB_PATCH ? req->patch : BH_PATCH_NONE)));

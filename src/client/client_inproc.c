@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 
+#include "api/engine.h"
 #include "apiserver/apiserver.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -31,10 +32,9 @@ struct inproc {
 struct inproc_call {
     struct bh_link link; /* off all lists: cancelled or finished */
     struct inproc *owner;
-    struct bh_arena *arena;
     uint64_t id;
-    uint64_t srv_id; /* of bh_apiserver_handle(), 0 when answered or not known yet */
-    struct bh_api_request rq;
+    uint64_t srv_id;          /* of bh_apiserver_handle(), 0 when answered or not known yet */
+    struct bh_api_request rq; /* in its arena, which is ours until the server has it */
     bh_client_fn fn;
     void *arg;
     struct bh_timer timeout;
@@ -48,7 +48,7 @@ static void call_free(struct inproc_call *k)
 {
     bh_timer_stop(&k->timeout);
     bh_list_del(&k->link);
-    (void)bh_arena_free(k->arena);
+    (void)bh_arena_free(k->rq.arena);
     bh_free(k);
 }
 
@@ -153,13 +153,15 @@ static void inproc_start(struct inproc *c, struct inproc_call *k)
 {
     struct bh_apiserver *srv = c->srv; /* an answer may free the client */
     struct bh_api_sink sink = inproc_sink;
+    struct bh_api_request rq = k->rq;
     uint64_t id;
 
     bh_list_del(&k->link);
     bh_list_add_tail(&c->calls, &k->link);
     sink.arg = k;
     call_enter(k);
-    id = bh_apiserver_handle(srv, &k->rq, &sink);
+    k->rq.arena = NULL;
+    id = bh_apiserver_handle(srv, &rq, &sink);
     if (k->done && id) /* cancelled from within: its id was not known then */
         bh_apiserver_cancel(srv, id);
     k->srv_id = id;
@@ -192,13 +194,14 @@ static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id,
 {
     struct inproc_call *k = bh_calloc(1, sizeof(*k));
     BH_AUTO_BUF url = {.max = BH_URL_BYTES_MAX};
+    struct bh_arena *a = bh_arena_new(0);
     struct bh_str rest;
 
     k->owner = c;
     k->id = id;
-    k->arena = bh_arena_new(0);
+    k->rq.arena = a;
     bh_client_url(&url, req, watch_rv);
-    rest = bh_str_dup(k->arena, bh_buf_str(&url));
+    rest = bh_str_dup(a, bh_buf_str(&url));
     k->rq.method = bh_s(bh_client_method(req->verb));
     k->rq.path = bh_str_cut(&rest, '?');
     k->rq.query = rest;
@@ -206,8 +209,12 @@ static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id,
         k->rq.content_type = bh_s(bh_client_patch_media(req->patch));
     else if (req->body.n)
         k->rq.content_type = BH_S("application/json");
-    k->rq.user_agent = bh_s(c->base.user_agent);
-    k->rq.body = bh_str_dup(k->arena, req->body);
+    k->rq.user_agent = bh_str_dup(a, bh_s(c->base.user_agent));
+    k->rq.body = bh_str_dup(a, req->body);
+    if (req->msg) {
+        k->rq.msg = bh_msg_dup_wire(req->msg_kind->type, req->msg, a);
+        k->rq.msg_kind = req->msg_kind;
+    }
     k->rq.user = &c->user;
     k->rq.objects = true;
     bh_list_add_tail(&c->waiting, &k->link);

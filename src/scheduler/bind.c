@@ -353,18 +353,16 @@ void sched_bind_claim(struct bh_scheduler *s, const struct bh_obj *claim)
 
 static void post_binding(struct sbind *b)
 {
-    struct bh_str body = bh_str_fmt(
-        b->arena,
-        "{\"kind\":\"Binding\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"%.*s\","
-        "\"namespace\":\"%.*s\",\"uid\":\"%.*s\"},\"target\":{\"kind\":\"Node\",\"name\":"
-        "\"%.*s\"}}",
-        BH_SF(b->pod_obj->name), BH_SF(b->pod_obj->ns), BH_SF(b->pod_obj->uid), BH_SF(b->node));
+    const struct bh_core_v1_binding msg = {
+        .metadata = {.name = b->pod_obj->name, .namespace = b->pod_obj->ns, .uid = b->pod_obj->uid},
+        .target = {.kind = BH_S("Node"), .name = b->node}};
     struct bh_client_req req = {.verb = BH_VERB_CREATE,
                                 .kind = &bh_core_v1_pod_kind,
                                 .ns = b->pod_obj->ns,
                                 .name = b->pod_obj->name,
                                 .subresource = BH_S("binding"),
-                                .body = body};
+                                .msg = &msg,
+                                .msg_kind = &bh_core_v1_binding_kind};
 
     b->step = STEP_BIND;
     b->call = bh_client_call(b->s->client, &req, bind_answer, b);

@@ -1,5 +1,6 @@
 #include "lossy.h"
 
+#include "api/engine.h"
 #include "base/arena.h"
 
 struct lost_call {
@@ -98,6 +99,8 @@ static void lossy_call(struct bh_client *base, uint64_t id, const struct bh_clie
     k->req = *req;
     for (size_t i = 0; i < BH_COUNT(copy); i++)
         *copy[i] = bh_str_dup(k->arena, *copy[i]);
+    if (req->msg)
+        k->req.msg = bh_msg_dup(req->msg_kind->type, req->msg, k->arena);
     k->id = id;
     k->fn = fn;
     k->arg = arg;
