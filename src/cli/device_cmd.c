@@ -13,6 +13,7 @@
 #include "driver/gpu_driver.h"
 #include "driver/gpu_faults.h"
 #include "driver/gpu_xid.h"
+#include "driver/health_policy.h"
 
 #define ARGS_MAX      64
 #define LOCK_TRIES    100
@@ -150,8 +151,10 @@ static struct bh_str local_name(const char *text)
 static int fault(const struct device_opts *o, struct bh_err *err)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_health_policy policy;
     struct timespec now;
-    const struct bh_xid *x;
+    enum bh_health_effect effect;
+    int64_t hold;
     int r = -BH_E_BUSY;
 
     if (o->args_n != 1 || o->xid == 0)
@@ -165,15 +168,22 @@ static int fault(const struct device_opts *o, struct bh_err *err)
     }
     if (r < 0)
         return r;
-    x = bh_xid_get((int)o->xid);
-    printf("%s: XID %d (%s), taint %s/xid=%d:%s\n", o->args[0], (int)o->xid, x->text,
-           BH_GPU_DRIVER_NAME, (int)o->xid, bh_xid_effect_name(x->effect));
+    if (bh_health_policy_load(a, driver_dir(a, o), &policy, err) < 0)
+        policy = (struct bh_health_policy){0};
+    effect = bh_health_policy_effect(&policy, (int)o->xid, &hold);
+    printf("%s: XID %d (%s), ", o->args[0], (int)o->xid, bh_xid_get((int)o->xid)->text);
+    if (effect == BH_HEALTH_IGNORE)
+        puts("which the health policy ignores");
+    else
+        printf("taint %s/xid=%d:%s\n", BH_GPU_DRIVER_NAME, (int)o->xid,
+               bh_health_effect_name(effect));
     return 0;
 }
 
 static int clear(const struct device_opts *o, struct bh_err *err)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_health_policy policy;
     size_t n = 0;
     int r = -BH_E_BUSY;
 
@@ -188,7 +198,11 @@ static int clear(const struct device_opts *o, struct bh_err *err)
         return r;
     if (n == 0)
         return bh_err_set(err, BH_E_NOT_FOUND, "%s has no such fault", o->args[0]);
-    printf("%s: %zu fault%s cleared\n", o->args[0], n, n == 1 ? "" : "s");
+    printf("%s: %zu fault%s cleared", o->args[0], n, n == 1 ? "" : "s");
+    if (bh_health_policy_load(a, driver_dir(a, o), &policy, err) == 0 &&
+        (policy.n || policy.healthy_for_ns))
+        printf("; the health policy says how long the device is watched before its taint goes");
+    puts("");
     return 0;
 }
 

@@ -285,16 +285,21 @@ struct certs {
     struct bh_pki_pair serving, kubelet_serving;
 };
 
+/* orgs: groups, comma separated. */
 static int client_cert(struct up *u, struct certs *c, const char *file, struct bh_str cn,
-                       struct bh_str org, const char *kubeconfig, struct bh_err *err)
+                       struct bh_str orgs, const char *kubeconfig, struct bh_err *err)
 {
-    struct bh_pki_req req = {
-        .cn = cn, .orgs = &org, .orgs_n = org.n ? 1 : 0, .client = true, .days = CERT_DAYS};
+    struct bh_str org[2];
+    struct bh_pki_req req = {.cn = cn, .orgs = org, .client = true, .days = CERT_DAYS};
     struct bh_kubeconfig_new k = {.name = BH_S("bulkhead"),
                                   .server = bh_str_fmt(u->a, "https://127.0.0.1:%d", u->c.port),
                                   .ca_pem = c->pki.ca.cert_pem};
     struct bh_pki_pair p;
-    int r = pki_dir_get(&c->pki, file, &req, &p, err);
+    int r;
+
+    while (orgs.n && req.orgs_n < BH_COUNT(org))
+        org[req.orgs_n++] = bh_str_cut(&orgs, ',');
+    r = pki_dir_get(&c->pki, file, &req, &p, err);
 
     if (r < 0 || !kubeconfig)
         return r;
@@ -340,7 +345,8 @@ static int make_certs(struct up *u, const char *node, struct certs *c, struct bh
         r = client_cert(u, c, "kubelet", node_user, BH_S("system:nodes"), "kubelet.kubeconfig",
                         err);
     if (r >= 0)
-        r = client_cert(u, c, "driver", node_user, BH_S("system:nodes"), "driver.kubeconfig", err);
+        r = client_cert(u, c, "driver", node_user, BH_S("system:nodes,bulkhead:gpu-drivers"),
+                        "driver.kubeconfig", err);
     return r;
 }
 

@@ -127,7 +127,7 @@ struct bh_obj *bh_informer_next(const struct bh_informer *i, size_t *it);
 
 /* Events (core/v1, aggregated by a count as upstream does): type "Normal" or "Warning". Bounded: at
  * most 25 in a burst per object, then one each 5 minutes; the message is cut at 1,024 bytes.
- * regarding is borrowed. */
+ * regarding is borrowed; its version is told unless it is 0. */
 struct bh_recorder;
 struct bh_recorder *bh_recorder_new(struct bh_client *c, const char *component, const char *host);
 struct bh_recorder *bh_recorder_free(struct bh_recorder *r);

@@ -177,7 +177,8 @@ static void recorder_first(struct bh_recorder *r, struct bh_arena *a, const stru
     ev.involved_object.namespace = o->ns;
     ev.involved_object.name = o->name;
     ev.involved_object.uid = o->uid;
-    ev.involved_object.resource_version = bh_str_fmt(a, "%llu", (unsigned long long)o->rv);
+    if (o->rv)
+        ev.involved_object.resource_version = bh_str_fmt(a, "%llu", (unsigned long long)o->rv);
     ev.reason = bh_s(reason);
     ev.message = message;
     ev.source.component = bh_s(r->component);

@@ -212,11 +212,38 @@ static const struct bh_core_v1_pod_condition *disruption(const struct bh_obj *po
     return NULL;
 }
 
+/* Events of this controller name the pod, not one version of it. */
+static void pod_event(struct evictor *e, const struct bh_obj *pod, const char *what,
+                      struct bh_str why)
+{
+    struct bh_obj ref = *pod;
+
+    ref.rv = 0;
+    bh_event(e->recorder, &ref, "Normal", "DeviceTaintManagerEviction", "%s%s%.*s", what,
+             why.n ? ":" : "", BH_SF(why));
+}
+
+/* A condition that is new comes last. */
+static void conditions_order(const struct bh_obj *pod, bool there, struct bh_buf *b)
+{
+    const struct bh_core_v1_pod *p = bh_obj_struct(pod);
+
+    bh_buf_addz(b, "\"$setElementOrder/conditions\":[");
+    for (size_t i = 0; i < p->status.conditions.n; i++) {
+        bh_buf_addz(b, i ? ",{\"type\":" : "{\"type\":");
+        bh_json_write_str(b, p->status.conditions.p[i].type);
+        bh_buf_addc(b, '}');
+    }
+    if (!there)
+        bh_buf_addf(b, "%s{\"type\":\"DisruptionTarget\"}", p->status.conditions.n ? "," : "");
+    bh_buf_addz(b, "],");
+}
+
 /* The condition, unless the pod has it already (an earlier attempt failed at the deletion). */
 static void plan_write_condition(struct plan *p, const struct bh_obj *pod, struct bh_str why)
 {
     const struct bh_core_v1_pod_condition *old = disruption(pod);
-    BH_AUTO_BUF b = {.max = 8192}, msg = {.max = BH_MESSAGE_BYTES_MAX + 128};
+    BH_AUTO_BUF b = {.max = 1 << 16}, msg = {.max = BH_MESSAGE_BYTES_MAX + 128};
     struct bh_time since = {bh_loop_wall_ns(p->e->ctl->loop) / 1000000000, 0};
     char when[64];
 
@@ -226,11 +253,12 @@ static void plan_write_condition(struct plan *p, const struct bh_obj *pod, struc
             return;
         since = old->last_transition_time;
     }
+    bh_buf_addf(&b, "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{", BH_SF(p->pod->uid));
+    conditions_order(pod, old != NULL, &b);
     bh_buf_addf(&b,
-                "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"conditions\":[{\"type\":"
-                "\"DisruptionTarget\",\"status\":\"True\",\"reason\":\"" EVICTION_REASON
-                "\",\"lastTransitionTime\":\"%.*s\",\"message\":",
-                BH_SF(p->pod->uid), BH_SF(bh_time_fmt(since, when)));
+                "\"conditions\":[{\"type\":\"DisruptionTarget\",\"status\":\"True\",\"reason\":"
+                "\"" EVICTION_REASON "\",\"lastTransitionTime\":\"%.*s\",\"message\":",
+                BH_SF(bh_time_fmt(since, when)));
     bh_json_write_str(&b, bh_buf_str(&msg));
     bh_buf_addz(&b, "}]}}");
     p->mark = bh_client_patch(p->e->ctl->client, &bh_core_v1_pod_kind, p->pod->ns, p->pod->name,
@@ -242,8 +270,7 @@ static void plan_mark(struct plan *p, const struct bh_obj *pod)
     BH_AUTO_BUF why = {.max = BH_MESSAGE_BYTES_MAX};
 
     reasons_text(&p->reasons, &why);
-    bh_event(p->e->recorder, p->pod, "Normal", "DeviceTaintManagerEviction",
-             "Marking for deletion%s%.*s", why.n ? ":" : "", BH_SF(bh_buf_str(&why)));
+    pod_event(p->e, p->pod, "Marking for deletion", bh_buf_str(&why));
     plan_write_condition(p, pod, bh_buf_str(&why));
     p->call = bh_client_delete(p->e->ctl->client, &bh_core_v1_pod_kind, p->pod->ns, p->pod->name,
                                p->pod->uid, -1, plan_deleted, p);
@@ -331,7 +358,7 @@ static void plan_cancel(struct evictor *e, struct bh_obj *pod, bool deleted)
     if (p->done && !deleted) /* too late */
         return;
     if (!deleted)
-        bh_event(e->recorder, pod, "Normal", "DeviceTaintManagerEviction", "Cancelling deletion");
+        pod_event(e, pod, "Cancelling deletion", (struct bh_str){NULL, 0});
     rules_touched(e, &p->reasons);
     plan_drop(p);
 }

@@ -636,3 +636,25 @@ BH_TEST(taint_reasons_stand_in_order)
              "(DeviceTaintRule z), broken=yes on device d/oak/d0");
     tc_close(&t);
 }
+
+BH_TEST(taint_condition_comes_last)
+{
+    const struct bh_core_v1_pod *p;
+    struct tc t;
+
+    open_story(&t);
+    tc_claim(&t, "default", "c", "oak", "d0", NULL);
+    tc_pod(&t, "default", "p", "oak", "c");
+    (void)world_merge(
+        &t.w, POD, "default", "p", "status",
+        "{\"status\":{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"},"
+        "{\"type\":\"Ready\",\"status\":\"True\"}]}}");
+    tc_run(&t, 100);
+    tc_slice(&t, "oak", 2, BAD);
+    tc_run(&t, 100);
+    p = tc_get_pod(&t, "default", "p");
+    BH_EQ(p->status.conditions.n, 3);
+    if (p->status.conditions.n == 3)
+        BH_STREQ(p->status.conditions.p[2].type, "DisruptionTarget");
+    tc_close(&t);
+}

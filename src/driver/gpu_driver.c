@@ -22,16 +22,19 @@
 #include "driver/claim_sweep.h"
 #include "driver/dra_service.h"
 #include "driver/gpu_faults.h"
+#include "driver/gpu_health.h"
 #include "driver/gpu_profile.h"
 #include "driver/gpu_xid.h"
+#include "driver/health_watch.h"
 #include "driver/slice_publish.h"
 #include "net/loop.h"
 
 #define PROFILE_BYTES_MAX (4u << 20)
 #define READY_LOOK_MS     10
+#define LOOK_NS           ((int64_t)60 * 1000000000)
 
 struct opts {
-    const char *driver, *profile, *kubeconfig, *node, *data_dir, *root, *cdi_dir;
+    const char *driver, *profile, *kubeconfig, *node, *data_dir, *root, *cdi_dir, *policy;
     int64_t count, orphan_grace_s, ready_fd;
     bool verbose;
 };
@@ -47,8 +50,9 @@ struct gpu_driver {
     struct bh_slice_publisher *pub;
     struct bh_dra_service *svc;
     struct bh_claim_sweep *sweep;
-    struct bh_arena *fault_arena;
-    struct bh_faults faults;
+    struct bh_health_watch *policy; /* NULL: the built-in table */
+    struct bh_health health;
+    struct bh_timer healed; /* when the next device has been healthy long enough */
     int inotify_fd, signal_fd, lock_fd;
     struct bh_io *inotify_io, *signal_io;
     struct bh_timer ready; /* looks whether there is something to tell ready_fd */
@@ -73,6 +77,9 @@ static const char usage[] =
     "  --ready-fd N         descriptor that is told \"ready\" when the kubelet took the driver and "
     "all\n"
     "                       slices are published\n"
+    "  --health-policy NS/NAME  ConfigMap that says what faults mean (default " BH_HEALTH_POLICY_NS
+    "/" BH_HEALTH_POLICY_NAME ";\n"
+    "                       empty: the built-in table)\n"
     "  --verbose            log debug messages\n";
 
 /* ---- arguments ---- */
@@ -83,8 +90,18 @@ static int fail_usage(const char *text, const char *what)
     return 2;
 }
 
+static bool policy_name(const char *text, struct bh_str *ret_ns, struct bh_str *ret_name)
+{
+    char buf[BH_NAMES_BUF];
+
+    *ret_name = bh_s(text);
+    *ret_ns = bh_str_cut(ret_name, '/');
+    return !bh_check_dns1123_label(*ret_ns, buf) && !bh_check_dns1123_subdomain(*ret_name, buf);
+}
+
 static int args_check(const struct opts *o)
 {
+    struct bh_str ns, name;
     char buf[BH_NAMES_BUF];
 
     if (o->count < 0)
@@ -97,12 +114,28 @@ static int args_check(const struct opts *o)
         return fail_usage("--kubeconfig is required", "");
     if (bh_check_dns1123_subdomain(bh_s(o->driver), buf) || strlen(o->driver) > 63)
         return fail_usage("--driver-name must be a DNS name of at most 63 characters", "");
+    if (o->policy[0] && !policy_name(o->policy, &ns, &name))
+        return fail_usage("--health-policy must be NAMESPACE/NAME of a ConfigMap, not ", o->policy);
     return 0;
 }
 
 static int args_parse(int argc, char **argv, struct opts *o)
 {
-    enum { SIM, NODE, KUBECONFIG, PROFILE, DRIVER, ROOT, DATA, CDI, ORPHAN, READY, VERBOSE, HELP };
+    enum {
+        SIM,
+        NODE,
+        KUBECONFIG,
+        PROFILE,
+        DRIVER,
+        ROOT,
+        DATA,
+        CDI,
+        ORPHAN,
+        READY,
+        POLICY,
+        VERBOSE,
+        HELP
+    };
     static const struct option longs[] = {{"simulate", required_argument, NULL, SIM},
                                           {"node-name", required_argument, NULL, NODE},
                                           {"kubeconfig", required_argument, NULL, KUBECONFIG},
@@ -113,6 +146,7 @@ static int args_parse(int argc, char **argv, struct opts *o)
                                           {"cdi-dir", required_argument, NULL, CDI},
                                           {"orphan-grace", required_argument, NULL, ORPHAN},
                                           {"ready-fd", required_argument, NULL, READY},
+                                          {"health-policy", required_argument, NULL, POLICY},
                                           {"verbose", no_argument, NULL, VERBOSE},
                                           {"help", no_argument, NULL, HELP},
                                           {NULL, 0, NULL, 0}};
@@ -121,6 +155,7 @@ static int args_parse(int argc, char **argv, struct opts *o)
     *o = (struct opts){.driver = BH_GPU_DRIVER_NAME,
                        .root = "/var/lib/kubelet",
                        .cdi_dir = "/var/run/cdi",
+                       .policy = BH_HEALTH_POLICY_NS "/" BH_HEALTH_POLICY_NAME,
                        .count = -1,
                        .orphan_grace_s = 120,
                        .ready_fd = -1};
@@ -129,7 +164,7 @@ static int args_parse(int argc, char **argv, struct opts *o)
         const char **dst[] = {[NODE] = &o->node,       [KUBECONFIG] = &o->kubeconfig,
                               [PROFILE] = &o->profile, [DRIVER] = &o->driver,
                               [ROOT] = &o->root,       [DATA] = &o->data_dir,
-                              [CDI] = &o->cdi_dir};
+                              [CDI] = &o->cdi_dir,     [POLICY] = &o->policy};
 
         if (c == SIM) {
             if (!bh_str_i64(bh_s(optarg), 0, BH_GPUS_MAX, &o->count))
@@ -159,20 +194,45 @@ static int args_parse(int argc, char **argv, struct opts *o)
 
 /* ---- faults ---- */
 
-static void taint_add(struct bh_arena *a, const struct gpu_driver *d, const struct bh_fault *f,
-                      struct bh_resource_v1_device *dev)
+static const struct bh_health_policy *policy(const struct gpu_driver *d)
+{
+    static const struct bh_health_policy builtin;
+
+    return d->policy ? bh_health_watch_policy(d->policy) : &builtin;
+}
+
+static struct bh_time now(const struct gpu_driver *d)
+{
+    int64_t ns = bh_loop_wall_ns(d->loop);
+
+    return (struct bh_time){ns / 1000000000, (int32_t)(ns % 1000000000)};
+}
+
+static void taint_add(struct bh_arena *a, const struct gpu_driver *d,
+                      const struct bh_health_verdict *v, struct bh_resource_v1_device *dev)
 {
     struct bh_resource_v1_device_taint *t = bh_new(a, struct bh_resource_v1_device_taint);
 
     t->key = bh_str_fmt(a, "%s/xid", d->o.driver);
-    t->value = bh_str_fmt(a, "%d", f->xid);
-    t->effect = bh_s(bh_xid_effect_name(bh_xid_get(f->xid)->effect));
-    t->time_added = (struct bh_time){f->time.sec + (f->time.nsec >= 500000000), 0};
+    t->value = bh_str_fmt(a, "%d", v->xid);
+    t->effect = bh_s(bh_health_effect_name(v->effect));
+    t->time_added = (struct bh_time){v->since.sec + (v->since.nsec >= 500000000), 0};
     dev->taints.p = t;
     dev->taints.n = 1;
 }
 
-/* Devices and their health as the faults make them. */
+static struct bh_str health_text(struct bh_arena *a, const struct bh_health_verdict *v)
+{
+    char when[BH_TIME_BUF];
+
+    if (bh_time_is_zero(v->until))
+        return bh_str_fmt(a, "XID %d: %s", v->xid, bh_xid_get(v->xid)->text);
+    return bh_str_fmt(a, "XID %d: %s; it went, the device is watched until %.*s%s", v->xid,
+                      bh_xid_get(v->xid)->text, BH_SF(bh_time_fmt(v->until, when)),
+                      v->flapping ? " because it failed often" : "");
+}
+
+/* Devices and their health as the faults and the policy make them. */
 static void publish(struct gpu_driver *d)
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
@@ -181,37 +241,62 @@ static void publish(struct gpu_driver *d)
 
     for (size_t i = 0; i < d->profile.n; i++) {
         const struct bh_gpu *g = &d->profile.gpus[i];
-        const struct bh_fault *f = bh_faults_worst(&d->faults, g->name);
+        struct bh_health_verdict v = bh_health_judge(&d->health, policy(d), g->name);
 
         bh_gpu_to_device(a, g, i, &devs[i]);
         health[i] = (struct bh_device_health){.device = g->name, .healthy = true};
-        if (!f)
+        if (v.xid == 0)
             continue;
-        taint_add(a, d, f, &devs[i]);
-        health[i].healthy = bh_xid_get(f->xid)->effect == BH_XID_NONE;
-        health[i].message = bh_str_fmt(a, "XID %d: %s", f->xid, bh_xid_get(f->xid)->text);
+        taint_add(a, d, &v, &devs[i]);
+        health[i].healthy = v.effect == BH_HEALTH_NONE;
+        health[i].message = health_text(a, &v);
     }
     bh_slice_publisher_set(d->pub, devs, d->profile.n);
     bh_dra_service_health(d->svc, health, d->profile.n);
 }
 
+static void health_store(struct gpu_driver *d)
+{
+    struct bh_err err = {0};
+
+    if (bh_health_store(&d->health, d->data_dir, &err) < 0)
+        bh_log(BH_ERROR, "the health of devices is not kept for the next start",
+               BH_CSTR("why", err.msg));
+}
+
+/* Publishes what time, faults and policy make of the devices, and looks again when a device will
+ * have been healthy long enough. The clock may be set: it is looked at each minute. */
+static void health_changed(void *arg)
+{
+    struct gpu_driver *d = arg;
+    int64_t wait;
+
+    if (bh_health_expire(&d->health, policy(d), now(d)))
+        health_store(d);
+    wait = bh_health_wait_ns(&d->health, policy(d), now(d));
+    bh_timer_stop(&d->healed);
+    if (wait < INT64_MAX)
+        bh_timer_start_ns(&d->healed, wait < LOOK_NS ? wait : LOOK_NS);
+    if (d->pub)
+        publish(d);
+}
+
 /* A file that cannot be read changes nothing: the faults known before still hold. */
 static void faults_reload(struct gpu_driver *d)
 {
-    struct bh_arena *a = bh_arena_new(0);
+    BH_AUTO_ARENA a = bh_arena_new(0);
     struct bh_faults f = {0};
     struct bh_err err = {0};
 
     if (bh_faults_load(a, d->data_dir, &f, &err) < 0) {
         bh_log(BH_ERROR, "cannot read the faults, continuing with those known",
                BH_CSTR("why", err.msg));
-        (void)bh_arena_free(a);
         return;
     }
-    (void)bh_arena_free(d->fault_arena);
-    d->fault_arena = a;
-    d->faults = f;
+    if (bh_health_update(&d->health, &f, now(d)))
+        health_store(d);
     bh_log(BH_INFO, "faults read", BH_I64("count", f.n));
+    health_changed(d);
 }
 
 static void inotify_ready(void *arg, unsigned events)
@@ -230,10 +315,8 @@ static void inotify_ready(void *arg, unsigned events)
                   (e->len > 0 && strcmp(e->name, BH_FAULTS_FILE) == 0);
             p += sizeof(*e) + e->len;
         }
-    if (hit) {
+    if (hit)
         faults_reload(d);
-        publish(d);
-    }
 }
 
 static void signal_ready(void *arg, unsigned events)
@@ -368,6 +451,7 @@ static int start(struct gpu_driver *d, struct bh_err *err)
                                      .pool = d->o.node,
                                      .socket = d->socket,
                                      .registration = d->registration};
+    struct bh_str ns, name;
     int r = profile_read(d, err);
 
     if (r == 0)
@@ -383,7 +467,10 @@ static int start(struct gpu_driver *d, struct bh_err *err)
     d->loop = d->store ? bh_loop_new_real(err) : NULL;
     if (!d->loop)
         return bh_err_wrap(err, "start");
-    faults_reload(d);
+    bh_timer_init(&d->healed, d->loop, health_changed, d);
+    if (bh_health_load(&d->health, d->data_dir, err) < 0)
+        bh_log(BH_ERROR, "the health of devices is not known from before",
+               BH_CSTR("why", err->msg));
     r = watch_start(d, err);
     if (r < 0)
         return r;
@@ -397,8 +484,10 @@ static int start(struct gpu_driver *d, struct bh_err *err)
         return bh_err_wrap(err, "listen");
     d->sweep = bh_claim_sweep_new(d->client, d->svc, d->store, d->o.driver,
                                   (int)d->o.orphan_grace_s * 1000);
+    if (d->o.policy[0] && policy_name(d->o.policy, &ns, &name))
+        d->policy = bh_health_watch_new(d->client, ns, name, d->data_dir, health_changed, d);
     d->pub = bh_slice_publisher_new(d->client, d->o.driver, d->o.node);
-    publish(d);
+    faults_reload(d); /* and publishes */
     bh_timer_init(&d->ready, d->loop, ready_look, d);
     if (d->o.ready_fd >= 0)
         bh_timer_start(&d->ready, 0);
@@ -417,8 +506,11 @@ static void stop(struct gpu_driver *d)
     struct bh_timer t;
 
     d->sweep = bh_claim_sweep_free(d->sweep);
-    if (d->loop)
+    if (d->loop) {
         bh_timer_stop(&d->ready);
+        bh_timer_stop(&d->healed);
+    }
+    d->policy = bh_health_watch_free(d->policy);
     if (d->svc) {
         d->svc = bh_dra_service_free(d->svc);
         bh_timer_init(&t, d->loop, linger_over, d->loop);
@@ -435,7 +527,7 @@ static void stop(struct gpu_driver *d)
     bh_close_p(&d->inotify_fd);
     bh_close_p(&d->signal_fd);
     bh_close_p(&d->lock_fd);
-    d->fault_arena = bh_arena_free(d->fault_arena);
+    bh_health_done(&d->health);
     d->arena = bh_arena_free(d->arena);
 }
 

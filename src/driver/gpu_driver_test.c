@@ -318,6 +318,63 @@ BH_TEST(gpu_driver_publishes_prepares_and_survives)
     fix_done(&f);
 }
 
+#define POLICY "/api/v1/namespaces/kube-system/configmaps/gpu-health-policy"
+#define EVENTS "/api/v1/namespaces/kube-system/events"
+
+static void policy_put(struct fix *f, const char *text)
+{
+    char json[1024];
+
+    (void)snprintf(
+        json, sizeof(json),
+        "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":"
+        "\"gpu-health-policy\",\"namespace\":\"kube-system\",\"uid\":\"u-policy\"},\"data\":{%s}}",
+        text);
+    bh_fake_api_put(f->api, POLICY, json);
+}
+
+static bool published(const struct fix *f, const char *text)
+{
+    return bh_str_find(bh_fake_api_first(f->api, SLICES), bh_s(text)) > 0;
+}
+
+BH_TEST(gpu_driver_follows_the_health_policy)
+{
+    struct fix f;
+    size_t n;
+
+    fix_init(&f);
+    driver_start(&f);
+    UNTIL(&f, bh_fake_api_count(f.api, SLICES) == 1);
+    BH_EQ(bh_faults_set(f.data, BH_S("gpu-3"), 79, (struct bh_time){1700000000, 0}, NULL), 0);
+    UNTIL(&f, published(&f, "\"effect\":\"NoExecute\""));
+    policy_put(&f,
+               "\"policy.yaml\":\"healthyFor: 1h\\nrules: [{xids: [79], effect: NoSchedule}]\"");
+    UNTIL(&f, published(&f, "\"effect\":\"NoSchedule\""));
+    policy_put(&f, "\"policy.yaml\":\"rules: [{xids: [79], effect: Panic}]\"");
+    UNTIL(&f, bh_fake_api_count(f.api, EVENTS) == 1);
+    BH_CHECK(bh_str_find(bh_fake_api_first(f.api, EVENTS),
+                         BH_S("policy.yaml: rules[0].effect: must be NoExecute, NoSchedule, None "
+                              "or ignore; the last good policy stays")) > 0);
+    bh_proc_kill(f.proc, SIGKILL);
+    UNTIL(&f, !f.running);
+    driver_start(&f); /* the last good one holds from the start */
+    UNTIL(&f, bh_fake_api_count(f.api, EVENTS) == 2);
+    BH_CHECK(published(&f, "\"effect\":\"NoSchedule\""));
+    BH_EQ(bh_faults_clear(f.data, BH_S("gpu-3"), 0, &n, NULL), 0);
+    run_ms(&f, 200);
+    BH_CHECK(published(&f, "\"taints\"")); /* for an hour */
+    policy_put(&f, "\"policy.yaml\":\"healthyFor: 300ms\"");
+    UNTIL(&f, !published(&f, "\"taints\""));
+    BH_EQ(bh_faults_set(f.data, BH_S("gpu-3"), 79, (struct bh_time){1700000000, 0}, NULL), 0);
+    UNTIL(&f, published(&f, "\"effect\":\"NoExecute\""));
+    policy_put(&f, "\"policy.yaml\":\"default: ignore\"");
+    UNTIL(&f, !published(&f, "\"taints\""));
+    bh_fake_api_del(f.api, POLICY); /* the built-in table again */
+    UNTIL(&f, published(&f, "\"effect\":\"NoExecute\""));
+    fix_done(&f);
+}
+
 BH_TEST(gpu_driver_refuses_bad_claims)
 {
     struct fix f;

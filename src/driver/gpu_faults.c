@@ -175,23 +175,6 @@ int bh_faults_clear(const char *data_dir, struct bh_str device, int xid, size_t 
     return *ret_n > 0 ? faults_store(data_dir, &f, err) : 0;
 }
 
-const struct bh_fault *bh_faults_worst(const struct bh_faults *f, struct bh_str device)
-{
-    const struct bh_fault *w = NULL;
-
-    for (size_t i = 0; i < f->n; i++) {
-        const struct bh_fault *c = &f->p[i];
-
-        if (!bh_str_eq(c->device, device))
-            continue;
-        if (!w || bh_xid_get(c->xid)->effect > bh_xid_get(w->xid)->effect ||
-            (bh_xid_get(c->xid)->effect == bh_xid_get(w->xid)->effect &&
-             bh_time_cmp(c->time, w->time) > 0))
-            w = c;
-    }
-    return w;
-}
-
 int bh_devices_store(const char *data_dir, const struct bh_str *names, size_t n, struct bh_err *err)
 {
     BH_AUTO_BUF b = {.max = FILE_BYTES_MAX};

@@ -2,7 +2,8 @@
  * restarts.
  *
  * `bulkhead device fault` and `clear` change the file under a lock; the driver watches the
- * directory and reads it again. The file is JSON:
+ * directory and reads it again; what they mean is decided by health_policy.h, and until when they
+ * count by gpu_health.h. The file is JSON:
  * {"version":1,"faults":[{"device":"gpu-3","xid":79,"time":"2026-01-02T03:04:05.123456789Z"}]}.
  * Blocking, small; thread: any, the lock is between processes.
  */
@@ -41,8 +42,6 @@ BH_MUST int bh_faults_set(const char *data_dir, struct bh_str device, int xid, s
 /* Clears one fault of a device, or all of them when xid is 0. *ret_n: how many. */
 BH_MUST int bh_faults_clear(const char *data_dir, struct bh_str device, int xid, size_t *ret_n,
                             struct bh_err *err);
-/* The fault of a device that counts: the most severe, of equals the latest. NULL: none. */
-const struct bh_fault *bh_faults_worst(const struct bh_faults *f, struct bh_str device);
 /* Writes the inventory. */
 BH_MUST int bh_devices_store(const char *data_dir, const struct bh_str *names, size_t n,
                              struct bh_err *err);

@@ -46,10 +46,3 @@ const struct bh_xid *bh_xid_get(int code)
             return &table[i];
     return &unknown;
 }
-
-const char *bh_xid_effect_name(enum bh_xid_effect e)
-{
-    static const char *const names[] = {"None", "NoSchedule", "NoExecute"};
-
-    return names[e];
-}

@@ -25,6 +25,5 @@ struct bh_xid {
 /* Never NULL: codes that are not in the table get NoSchedule, the side on which an error costs
  * least. */
 const struct bh_xid *bh_xid_get(int code);
-const char *bh_xid_effect_name(enum bh_xid_effect e); /* "None", "NoSchedule", "NoExecute" */
 
 #endif
