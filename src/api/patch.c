@@ -434,7 +434,7 @@ static int read_op_str(const struct bh_jv *o, const char *name, struct bh_str *r
     return 0;
 }
 
-static int read_op(struct bh_jv *v, struct op *o, struct bh_err *err)
+static int read_op(struct bh_jv *v, struct op *o, struct bh_arena *a, struct bh_err *err)
 {
     int rc;
 
@@ -452,6 +452,10 @@ static int read_op(struct bh_jv *v, struct op *o, struct bh_err *err)
     if (rc == 0)
         rc = read_op_str(v, "path", &o->path, err);
     o->value = bh_jv_getc(v, "value");
+    if (!o->value)
+        o->value = bh_new(a, struct bh_jv);
+    if (o->value->kind == BH_JSON_NONE)
+        *o->value = BH_JV_NULL; /* left out is null */
     if (rc == 0 && (bh_str_eqc(o->op, "copy") || bh_str_eqc(o->op, "move")) && !o->from.p)
         o->op = BH_S("");
     if (rc == 0 && !bh_jv_getc(v, "path"))
@@ -473,6 +477,27 @@ static void note_unknown(const struct bh_jv *o, size_t index, struct bh_strict *
         if (k == BH_COUNT(known))
             bh_patch_note(strict, a, "json patch unknown field \"%.*s\"",
                           bh_str_fmt(a, "[%zu].%.*s", index, BH_SF(o->members[i].key)));
+    }
+}
+
+/* The objects on the way to a place come out sorted: upstream has taken them apart. What it never
+ * looked into stays as it was. */
+static void sort_along(struct jp *j, struct bh_str path)
+{
+    struct bh_str rest = path;
+    struct bh_jv *at = &j->doc;
+    int64_t i;
+
+    (void)bh_str_cut(&rest, '/');
+    while (at && rest.p && rest.n > 0) {
+        struct bh_str key = token(j->a, bh_str_cut(&rest, '/'));
+
+        if (at->kind == BH_JSON_OBJ) {
+            bh_patch_sort(at);
+            at = bh_jv_get(at, key);
+        } else {
+            at = bh_str_i64(key, 0, INT64_MAX, &i) ? bh_jv_at(at, (size_t)i) : NULL;
+        }
     }
 }
 
@@ -499,7 +524,7 @@ int bh_patch_json(struct bh_str doc, struct bh_str patch, struct bh_arena *a, st
                           "patch is %d, got %zu",
                           BH_PATCH_OPS_MAX, n);
     for (size_t i = 0; i < n; i++) { /* a malformed one spoils all */
-        rc = read_op(&p.items[i], &o, err);
+        rc = read_op(&p.items[i], &o, a, err);
         if (rc < 0)
             return rc;
         if (strict)
@@ -507,7 +532,7 @@ int bh_patch_json(struct bh_str doc, struct bh_str patch, struct bh_arena *a, st
     }
     rc = bh_jv_parse(a, doc, NULL, &j.doc, err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        rc = read_op(&p.items[i], &o, err);
+        rc = read_op(&p.items[i], &o, a, err);
         if (rc == 0 && !apply_op(&j, &o))
             rc = bh_err_set(err, BH_E_INVALID,
                             "the server rejected our request due to an error in our request");
@@ -515,6 +540,11 @@ int bh_patch_json(struct bh_str doc, struct bh_str patch, struct bh_arena *a, st
     if (rc < 0)
         return rc;
     bh_patch_sort(&j.doc);
+    for (size_t i = 0; i < n; i++)
+        if (read_op(&p.items[i], &o, a, err) == 0) {
+            sort_along(&j, o.path);
+            sort_along(&j, o.from);
+        }
     bh_jv_write(out, &j.doc, 0);
     return 0;
 }

@@ -56,11 +56,16 @@ static bool is_str(const struct bh_jv *v, const char *lit)
     return v && v->kind == BH_JSON_STR && bh_str_eqc(v->s, lit);
 }
 
-static int bad_directive(const struct bh_jv *v, struct bh_err *err)
+/* The directive of a map, which is shown beside it. */
+static int bad_directive(struct sm *s, const struct bh_jv *in, struct bh_err *err)
 {
-    struct bh_str s = v && v->kind == BH_JSON_STR ? v->s : BH_S("");
+    const struct bh_jv *v = bh_jv_getc(in, DIRECTIVE);
+    struct bh_str what = v && v->kind == BH_JSON_STR ? v->s : BH_S("");
+    BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
 
-    return bh_err_set(err, BH_E_INTERNAL, "unknown patch type: %.*s", BH_SF(s));
+    bh_go_print_jv(in, s->a, &b);
+    return bh_err_set(err, BH_E_INTERNAL, "unknown patch type: %.*s in map: %.*s", BH_SF(what),
+                      BH_SF(bh_buf_str(&b)));
 }
 
 /* Texts that show the values at fault are cut by the error's own size. */
@@ -250,7 +255,7 @@ static int special_elements(struct sm *s, struct bh_jv *orig, const struct bh_jv
             return bh_err_set(err, BH_E_INTERNAL,
                               "merging lists cannot yet be specified in the patch");
         } else {
-            return bad_directive(dir, err);
+            return bad_directive(s, v, err);
         }
     }
     if (replace) {
@@ -432,7 +437,7 @@ static int one_order(struct sm *s, struct bh_jv *orig, struct bh_jv *patch, stru
     int rc;
 
     if (order->kind != BH_JSON_ARR)
-        return bad_arg("slice", order, err);
+        return bad_arg("[]interface {}", order, err);
     if (have && have->kind != BH_JSON_ARR)
         return bad_arg("slice", have, err);
     if (want && want->kind != BH_JSON_ARR)
@@ -530,7 +535,7 @@ static int merge_map(struct sm *s, struct bh_jv *orig, struct bh_jv *patch, cons
         return 0;
     }
     if (dir)
-        return bad_directive(dir, err);
+        return bad_directive(s, patch, err);
     rc = retain_keys(orig, patch, err);
     if (rc == 0)
         rc = set_orders(s, orig, patch, t, map_of, err);

@@ -410,16 +410,40 @@ static bool wants_aggregated(struct bh_rq *rq)
 
 static int core_versions(struct bh_rq *rq)
 {
+    int port = rq->srv->port > 0 ? rq->srv->port : 6443;
+
     bh_rq_answer_json(rq, 200,
-                      BH_S("{\"kind\":\"APIVersions\",\"versions\":[\"v1\"],"
-                           "\"serverAddressByClientCIDRs\":[{\"clientCIDR\":"
-                           "\"0.0.0.0/0\",\"serverAddress\":\"127.0.0.1:6443\"}]}"));
+                      bh_str_fmt(rq->a,
+                                 "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"],"
+                                 "\"serverAddressByClientCIDRs\":[{\"clientCIDR\":"
+                                 "\"0.0.0.0/0\",\"serverAddress\":\"127.0.0.1:%d\"}]}",
+                                 port));
     return 0;
+}
+
+/* JSON is all there is, whatever parameters stand beside it. */
+static bool wants_json(const struct bh_rq *rq)
+{
+    struct bh_str rest = rq->accept;
+
+    if (rest.n == 0)
+        return true;
+    while (rest.p) {
+        struct bh_str clause = bh_str_cut(&rest, ','), type = bh_str_trim(bh_str_cut(&clause, ';'));
+
+        if (bh_str_eqc(type, "*/*") || bh_str_eqc(type, "application/json"))
+            return true;
+    }
+    return false;
 }
 
 static int version_info(struct bh_rq *rq)
 {
-    if (rq->form != BH_FORM_JSON) {
+    bool json = wants_json(rq);
+
+    rq->form = BH_FORM_JSON;
+    rq->as = BH_AS_OBJECT;
+    if (!json) {
         int r = bh_fail_msg(rq, BH_E_NOT_ACCEPTABLE,
                             "406: Not Acceptable\n\nAvailable representations: application/json");
 
@@ -474,7 +498,11 @@ static int serve(struct bh_rq *rq, struct bh_str *p, size_t n)
             return bh_fail_generic(rq, BH_E_NOT_FOUND);
         return is_get(rq) ? version_info(rq) : bh_fail_generic(rq, BH_E_METHOD);
     }
+    if (rq->as != BH_AS_OBJECT && n > 1)
+        return bh_media_no_shape(rq);
     if (bh_str_eqc(p[0], "api")) {
+        if (n == 2 && !bh_str_eqc(p[1], "v1"))
+            return bh_fail_generic(rq, BH_E_NOT_FOUND);
         if (n == 1)
             return is_get(rq) ? core_versions(rq) : bh_fail_generic(rq, BH_E_METHOD);
         if (n == 2 && is_get(rq))
@@ -513,7 +541,7 @@ int bh_discovery_serve(struct bh_rq *rq)
         is_get(rq))
         return aggregated(rq, bh_str_eqc(p[0], "api"));
     r = bh_media_negotiate(rq, false);
-    if (r < 0)
+    if (r < 0 && !(n == 1 && bh_str_eqc(p[0], "version")))
         return r;
     return serve(rq, p, n);
 }

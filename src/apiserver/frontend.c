@@ -281,6 +281,8 @@ int bh_apiserver_listen(struct bh_apiserver *srv, const struct bh_apiserver_list
     lo.tls = tls;
     r = bh_http_server_listen(f->http, &lo, ret_port, err);
     (void)bh_tls_unref(tls);
+    if (r == 0)
+        srv->port = *ret_port;
     return r;
 }
 

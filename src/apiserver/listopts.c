@@ -84,7 +84,7 @@ static int parse_token(struct bh_rq *rq, struct bh_listopts *o)
     if (!bh_str_eqc(bh_jv_get_str(&v, "v"), "meta.k8s.io/v1"))
         return bh_fail_msg(rq, BH_E_BAD_REQUEST,
                            "invalid continue token: continue key is not valid: server does not "
-                           "recognize this encoded version \"%.*s\"",
+                           "recognize this encoded version %.*s",
                            BH_SF(bh_jv_get_str(&v, "v")));
     if (!bh_jv_get_i64(&v, "rv", &rv) || rv == 0)
         return bh_fail_msg(rq, BH_E_BAD_REQUEST,

@@ -102,6 +102,13 @@ static int not_offered(struct bh_rq *rq, bool watch)
               : "application/json, application/yaml, application/vnd.kubernetes.protobuf");
 }
 
+int bh_media_no_shape(struct bh_rq *rq)
+{
+    rq->as = BH_AS_OBJECT;
+    rq->form = BH_FORM_JSON;
+    return not_offered(rq, false);
+}
+
 /* Whether the shape asked for can be given; fills rq->as. */
 static bool shape_of(struct bh_rq *rq, const struct clause *c)
 {
@@ -163,7 +170,8 @@ int bh_media_negotiate(struct bh_rq *rq, bool watch)
     }
     rq->as = BH_AS_OBJECT;
     rq->form = BH_FORM_JSON;
-    return known ? not_offered(rq, watch) : not_acceptable(rq, watch);
+    return known ? not_offered(rq, watch)
+                 : not_acceptable(rq, watch || bh_str_eqc(rq->ri.verb, "list"));
 }
 
 int bh_media_of_body(struct bh_rq *rq, enum bh_form *ret)

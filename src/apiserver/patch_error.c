@@ -1,4 +1,4 @@
-/* Both walk trees that the JSON reader has bounded in depth; below DEPTH they give up printing. */
+/* The tree is bounded in depth by the JSON reader; below DEPTH nothing is printed. */
 #include "apiserver/patch_error.h"
 
 #include "base/buf.h"
@@ -20,16 +20,6 @@ static void sort(struct bh_jv *v, int depth)
     qsort(v->members, v->n_members, sizeof(*v->members), by_key);
     for (size_t i = 0; i < v->n_members; i++)
         sort(&v->members[i].v, depth - 1);
-}
-
-struct bh_str bh_patch_sorted(struct bh_arena *a, struct bh_str json)
-{
-    struct bh_jv v;
-
-    if (bh_jv_parse(a, json, NULL, &v, NULL) < 0)
-        return json;
-    sort(&v, DEPTH);
-    return bh_jv_text(a, &v, 0);
 }
 
 static void print(const struct bh_jv *v, int depth, struct bh_buf *b)

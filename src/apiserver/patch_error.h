@@ -5,9 +5,6 @@
 #include "base/arena.h"
 #include "base/str.h"
 
-/* JSON with the members of its objects by key, but for what stands in lists: as a patch library
- * leaves it. */
-struct bh_str bh_patch_sorted(struct bh_arena *a, struct bh_str json);
 /* Go's print of a map: map[data:map[k:1] list:[a b]]. */
 struct bh_str bh_patch_go_map(struct bh_arena *a, struct bh_str json);
 

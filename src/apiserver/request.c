@@ -117,7 +117,8 @@ int bh_ri_parse(struct bh_rq *rq, struct bh_str raw_path)
     }
     if (bh_str_eqc(p[at], "namespaces") && n - at > 1) {
         ri->ns = p[at + 1];
-        if (n - at > 2 && !is_namespace_sub(p[at + 2]))
+        ri->in_ns = n - at > 2 && !is_namespace_sub(p[at + 2]);
+        if (ri->in_ns)
             at += 2;
     }
     for (; at < n && ri->parts_n < BH_COUNT(ri->parts); at++)

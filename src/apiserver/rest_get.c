@@ -15,10 +15,13 @@ static int check_version(struct bh_rq *rq)
                              "\"%.*s\": invalid syntax",
                              BH_SF(*rv), BH_SF(*rv));
     if ((uint64_t)v > bh_wc_rv(rq->srv->wc)) {
-        int r = bh_fail_msg(rq, BH_E_TIMEOUT, "Too large resource version: %lld, current: %llu",
+        int r = bh_fail_msg(rq, BH_E_TIMEOUT,
+                            "Timeout: Too large resource version: %lld, current: %llu",
                             (long long)v, (unsigned long long)bh_wc_rv(rq->srv->wc));
 
         rq->fail.retry_after = 1;
+        rq->fail.extra_cause = (struct bh_cause){BH_S("ResourceVersionTooLarge"),
+                                                 BH_S("Too large resource version"), BH_S("")};
         return r;
     }
     return 0;

@@ -227,10 +227,13 @@ static struct bh_str scan_prefix(struct bh_rq *rq, const struct bh_select *s, bo
 
 static int too_new(struct bh_rq *rq, uint64_t want, uint64_t have)
 {
-    int r = bh_fail_msg(rq, BH_E_TIMEOUT, "Too large resource version: %llu, current: %llu",
-                        (unsigned long long)want, (unsigned long long)have);
+    int r =
+        bh_fail_msg(rq, BH_E_TIMEOUT, "Timeout: Too large resource version: %llu, current: %llu",
+                    (unsigned long long)want, (unsigned long long)have);
 
     rq->fail.retry_after = 1;
+    rq->fail.extra_cause = (struct bh_cause){BH_S("ResourceVersionTooLarge"),
+                                             BH_S("Too large resource version"), BH_S("")};
     return r;
 }
 

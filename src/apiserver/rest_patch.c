@@ -29,8 +29,7 @@ static enum patch_type type_of(struct bh_rq *rq)
 static int bad_result(struct bh_rq *rq, enum patch_type t, struct bh_str doc, struct bh_str why)
 {
     struct bh_field_errs errs = {.a = rq->a};
-    struct bh_str shown =
-        t == PATCH_STRATEGIC ? bh_patch_go_map(rq->a, rq->body) : bh_patch_sorted(rq->a, doc);
+    struct bh_str shown = t == PATCH_STRATEGIC ? bh_patch_go_map(rq->a, rq->body) : doc;
 
     bh_fe_invalid(&errs, BH_FP(NULL, "patch"), shown, "%.*s", BH_SF(why));
     return bh_fail_invalid(rq, BH_S(""), BH_S(""), BH_S(""), &errs);
@@ -51,6 +50,9 @@ static int run_patch(struct bh_rq *rq, enum patch_type t, struct bh_str doc, str
         return bh_fail_generic(rq, BH_E_INVALID);
     if (r == -BH_E_INTERNAL)
         return bh_fail_plain(rq, "%s", err.msg);
+    if (t == PATCH_STRATEGIC && bh_str_starts(bh_s(err.msg), BH_S("error decoding patch: ")))
+        return bh_fail_msg(rq, BH_E_BAD_REQUEST, "%s",
+                           err.msg + sizeof("error decoding patch: ") - 1);
     if (t == PATCH_STRATEGIC && r == -BH_E_INVALID)
         return bad_result(rq, t, doc, bh_s(err.msg));
     return bh_fail_err(rq, &err);

@@ -121,8 +121,10 @@ static int find_kind(struct bh_rq *rq)
     rq->res = bh_resource_find(rq->srv, k->group, k->resource);
     if (ri->parts_n > 3)
         return bh_fail_generic(rq, BH_E_NOT_FOUND);
-    if (!k->namespaced && ri->ns.n > 0 && !bh_str_eqc(ri->res, "namespaces"))
+    if (!k->namespaced && ri->ns.n > 0 && (!bh_str_eqc(ri->res, "namespaces") || ri->in_ns))
         return bh_fail_generic(rq, BH_E_NOT_FOUND);
+    if (k->namespaced && ri->ns.n == 0 && !(k->verbs & BH_V_LIST))
+        return bh_fail_generic(rq, BH_E_NOT_FOUND); /* there is no collection of all */
     /* Without a namespace there is only the collection of all. */
     if (k->namespaced && ri->ns.n == 0 && (ri->parts_n > 1 || !bh_str_eqc(rq->method, "GET")))
         return bh_fail_generic(rq, ri->parts_n > 1 ? BH_E_NOT_FOUND : BH_E_METHOD);
@@ -266,6 +268,8 @@ static int serve(struct bh_rq *rq, struct bh_str raw_path)
             rq->fail = f;
         return r;
     }
+    if (bh_str_starts(rq->ri.path, BH_S("//")))
+        return bh_fail_text(rq, 404, BH_S("404 page not found\n"));
     if (rq->ri.resource)
         return serve_resource(rq);
     if (bh_str_eqc(rq->ri.prefix, "api") || bh_str_eqc(rq->ri.prefix, "apis") ||
@@ -273,7 +277,7 @@ static int serve(struct bh_rq *rq, struct bh_str raw_path)
         return bh_discovery_serve(rq);
     if (bh_str_eqc(rq->ri.prefix, "openapi"))
         return bh_openapi_serve(rq);
-    if (bh_str_eqc(rq->ri.prefix, "metrics"))
+    if (bh_str_eqc(rq->ri.path, "/metrics"))
         return bh_metrics_serve(rq);
     return bh_health_serve(rq);
 }

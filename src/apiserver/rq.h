@@ -52,6 +52,7 @@ struct bh_ri {
     struct bh_str parts[12]; /* of the path, from the resource on ("pods", "x", "log") */
     size_t parts_n;
     bool old_watch; /* /api/v1/watch/… */
+    bool in_ns;     /* …/namespaces/NS/RESOURCE */
 };
 
 struct bh_rq {
@@ -155,6 +156,8 @@ void bh_partial_json(const struct bh_obj *o, struct bh_str version, struct bh_bu
 /* ---- asking (media.c, request.c, options.c) ---- */
 BH_MUST int bh_ri_parse(struct bh_rq *rq, struct bh_str raw_path);
 BH_MUST int bh_media_negotiate(struct bh_rq *rq, bool watch);
+/* A table, or metadata alone, of what has no such form: 406. */
+BH_MUST int bh_media_no_shape(struct bh_rq *rq);
 /* Content type of the body for decoding; 415 otherwise. */
 BH_MUST int bh_media_of_body(struct bh_rq *rq, enum bh_form *ret);
 BH_MUST int

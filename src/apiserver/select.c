@@ -33,6 +33,16 @@ static int unknown_field(struct bh_rq *rq, struct bh_str field)
         BH_SF(field));
 }
 
+static void drop_blank(struct bh_field_selector *f)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->n; i++)
+        if (f->reqs[i].field.n > 0)
+            f->reqs[n++] = f->reqs[i];
+    f->n = n;
+}
+
 int bh_select_parse(struct bh_rq *rq, struct bh_select *s)
 {
     const struct bh_str *l = bh_rq_query(rq, "labelSelector"),
@@ -48,6 +58,8 @@ int bh_select_parse(struct bh_rq *rq, struct bh_select *s)
     for (size_t i = 0; i < s->fields.n; i++) {
         const struct bh_field_req *rqm = &s->fields.reqs[i];
 
+        if (rqm->field.n == 0 && rqm->value.n == 0)
+            continue; /* a bare "=" says nothing */
         if (!is_selectable(rq->kind, rqm->field))
             return unknown_field(rq, rqm->field);
         if (rqm->ne)
@@ -59,6 +71,7 @@ int bh_select_parse(struct bh_rq *rq, struct bh_select *s)
         else if (hub->n_indexed > 0 && bh_str_eq(rqm->field, hub->indexed[0]))
             s->index_value = rqm->value.p ? rqm->value : BH_S("");
     }
+    drop_blank(&s->fields);
     s->any = !bh_label_selector_empty(&s->labels) || s->fields.n > 0;
     return 0;
 }

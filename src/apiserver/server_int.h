@@ -38,6 +38,7 @@ struct bh_apiserver {
     size_t watches;
     struct bh_authn *authn;
     struct bh_frontend *front; /* NULL until bh_apiserver_listen() */
+    int port;                  /* that it listens on */
     struct bh_frame_cache *frames;
     struct bh_tls *kubelet_tls; /* how agents are spoken to; NULL before bh_apiserver_listen() */
     const char *client_ca_file;

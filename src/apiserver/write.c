@@ -223,14 +223,13 @@ static int create(struct bh_rq *rq, void *obj, bool applied)
     m = bh_meta_of(hub, h);
     bh_dedup_owners(rq, m);
     fill_system_fields(rq, m);
-    r = check_create_version(rq, m);
-    if (r == 0 && !applied)
+    r = 0;
+    if (!applied)
         r = bh_managed_keep(rq, hub, h, NULL, BH_S(""));
     if (r == 0)
         r = bh_admit(rq, hub, BH_S(""), h, NULL);
     if (r < 0)
         return r;
-    m->resource_version = BH_S("");
     if (m->name.n == 0 && m->generate_name.n > 0)
         m->name = generate_name(rq, m->generate_name);
     bh_rules_prepare_create(&rq->env, hub, h);
@@ -248,7 +247,7 @@ static int create(struct bh_rq *rq, void *obj, bool applied)
         bh_pipeline_head(rq->srv->pipe, rq->res->wc, bh_rq_key(rq, rq->res, m->namespace, m->name));
     if (have)
         return already_exists(rq, have, m->name);
-    if (rq->dry_run) {
+    if (rq->dry_run) { /* nothing looks at a version then: it stays in the answer */
         BH_AUTO_OBJ *dry = bh_write_dry(rq, hub, h);
 
         if (!dry)
@@ -256,6 +255,10 @@ static int create(struct bh_rq *rq, void *obj, bool applied)
         bh_rq_answer_obj(rq, 201, dry);
         return 0;
     }
+    r = check_create_version(rq, m);
+    if (r < 0)
+        return r;
+    m->resource_version = BH_S("");
     return bh_write_submit(rq, BH_STORE_CREATE, rq->res, h, 201);
 }
 
@@ -277,9 +280,13 @@ static void keep_system_fields(struct bh_meta_v1_object_meta *m,
 {
     m->uid = old->uid;
     m->creation_timestamp = old->creation_timestamp;
-    m->deletion_timestamp = old->deletion_timestamp;
-    m->deletion_grace_period_seconds = old->deletion_grace_period_seconds;
-    m->has_deletion_grace_period_seconds = old->has_deletion_grace_period_seconds;
+    /* While it is being deleted; before, neither can be set (validation tells). */
+    if (!bh_time_is_zero(old->deletion_timestamp))
+        m->deletion_timestamp = old->deletion_timestamp;
+    if (old->has_deletion_grace_period_seconds && !m->has_deletion_grace_period_seconds) {
+        m->deletion_grace_period_seconds = old->deletion_grace_period_seconds;
+        m->has_deletion_grace_period_seconds = true;
+    }
     m->self_link = BH_S("");
     m->generation = old->generation;
     if (m->generate_name.n == 0)

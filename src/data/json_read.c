@@ -33,9 +33,14 @@ static const char *quote_byte(unsigned char c, char buf[12])
 
 const char *bh_json_bad(const char *p, const char *end, const char *context, struct bh_err *err)
 {
+    /* Go ends the input with a blank: inside of a literal or an escape that is what is wrong. */
+    bool inside = strncmp(context, "in literal", 10) == 0 || strstr(context, "numeric literal") ||
+                  strstr(context, "escape");
     char q[12];
 
-    if (p >= end)
+    if (p >= end && inside)
+        (void)bh_err_set(err, BH_E_BAD_REQUEST, "invalid character ' ' %s", context);
+    else if (p >= end)
         (void)bh_err_set(err, BH_E_BAD_REQUEST, "unexpected end of JSON input");
     else
         (void)bh_err_set(err, BH_E_BAD_REQUEST, "invalid character %s %s",
@@ -72,7 +77,7 @@ const char *bh_json_scan_escape(const char *p, const char *end, struct bh_err *e
 {
     p++;
     if (p == end)
-        return bh_json_bad(p, end, "", err);
+        return bh_json_bad(p, end, "in string escape code", err);
     switch (*p) {
     case '"':
     case '\\':
@@ -468,7 +473,7 @@ int bh_json_take_num(struct bh_json_rd *r, struct bh_str *ret_raw, struct bh_err
 /* The cursor stands at an opening quote. */
 static int take_str(struct bh_json_rd *r, struct bh_str *ret, struct bh_err *err)
 {
-    unsigned flags;
+    unsigned flags = 0;
     const char *q = json_scan_str(r->p + 1, r->end, &flags, err);
     struct bh_str s;
 

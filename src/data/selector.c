@@ -344,9 +344,9 @@ static int parse_set(struct lexer *l, struct values *v, struct bh_err *err)
             return unexpected(lit, ", expected: ')'", err);
         (void)take(l, &lit);
         return 0;
-    case T_CLOSE:
+    case T_CLOSE: /* nothing in between is one empty value */
         (void)take(l, &lit);
-        return 0;
+        return add_value(l, v, (struct bh_str){"", 0}, err);
     default:
         return unexpected(l->lit, ", expected: ',', ')' or identifier", err);
     }

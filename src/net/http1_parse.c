@@ -330,6 +330,7 @@ static int run_parser(struct bh_h1 *h, struct bh_str head, size_t headers, struc
                                                   .on_headers_complete = on_complete};
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct collect c = {.h = h, .max = headers};
+    struct bh_str invented = {NULL, 0};
     http_parser p;
 
     (void)pthread_once(&once, raise_parser_limit);
@@ -337,14 +338,24 @@ static int run_parser(struct bh_h1 *h, struct bh_str head, size_t headers, struc
     p.data = &c;
     h->head.headers = bh_new_n(h->arena, struct bh_http_header, headers + 1);
     (void)http_parser_execute(&p, &settings, head.p, head.n);
+    if (HTTP_PARSER_ERRNO(&p) == HPE_INVALID_METHOD && !h->response) {
+        /* Any token may be a method (RFC 9110 §9.1); the parser knows only its own list. It reads
+         * the rest as if GET stood there, and what was asked is kept. */
+        struct bh_str rest = head, method = bh_str_cut(&rest, ' ');
+
+        invented = method;
+        head = bh_str_fmt(h->arena, "GET %.*s", BH_SF(rest));
+        http_parser_init(&p, HTTP_REQUEST);
+        p.data = &c;
+        (void)http_parser_execute(&p, &settings, head.p, head.n);
+    }
     if (!c.complete || c.over || h->head.headers_n != headers)
-        return bad(h, HTTP_PARSER_ERRNO(&p) == HPE_INVALID_METHOD ? 501 : 400, err,
-                   http_errno_description(HTTP_PARSER_ERRNO(&p)));
+        return bad(h, 400, err, http_errno_description(HTTP_PARSER_ERRNO(&p)));
     h->head.minor = p.http_minor;
     if (h->response)
         h->head.status = (int)p.status_code;
     else
-        h->head.method = bh_s(http_method_str((enum http_method)p.method));
+        h->head.method = invented.p ? invented : bh_s(http_method_str((enum http_method)p.method));
     return 0;
 }
 
