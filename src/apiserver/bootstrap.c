@@ -5,6 +5,7 @@
 #include "api/obj_commit.h"
 #include "base/buf.h"
 #include "base/log.h"
+#include "data/names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -61,11 +62,23 @@ static bool missing(struct bh_apiserver *srv, const char *group, const char *res
     return res && !bh_wc_get(res->wc, bh_wc_key(res->wc, a, bh_s(ns), bh_s(name)));
 }
 
+/* The first address of services is the API server's own; empty when the range is none. */
+static struct bh_str first_address(const struct bh_apiserver *srv, char *buf)
+{
+    struct bh_ip ip;
+    unsigned bits;
+
+    if (!bh_cidr_parse(srv->service_cidr, &ip, &bits))
+        return BH_S("");
+    ip.b[ip.v6 ? 15 : 3] |= 1;
+    return bh_ip_fmt(&ip, buf);
+}
+
 void bh_bootstrap(struct bh_apiserver *srv)
 {
     static const char *const namespaces[] = {"default", "kube-system", "kube-public",
                                              "kube-node-lease"};
-    char body[512];
+    char body[512], address[BH_IP_BUF];
 
     for (size_t i = 0; i < BH_COUNT(namespaces); i++) {
         if (!missing(srv, "", "namespaces", "", namespaces[i]))
@@ -95,10 +108,11 @@ void bh_bootstrap(struct bh_apiserver *srv)
                        "{\"kind\":\"Service\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":"
                        "\"kubernetes\",\"namespace\":"
                        "\"default\",\"labels\":{\"component\":\"apiserver\",\"provider\":"
-                       "\"kubernetes\"}},\"spec\":{"
+                       "\"kubernetes\"}},\"spec\":{\"clusterIP\":\"%.*s\","
                        "\"ports\":[{\"name\":\"https\",\"protocol\":\"TCP\",\"port\":443,"
                        "\"targetPort\":6443}],"
-                       "\"sessionAffinity\":\"None\"}}");
+                       "\"sessionAffinity\":\"None\"}}",
+                       BH_SF(first_address(srv, address)));
         post(srv, "/api/v1/namespaces/default/services", body);
     }
 }

@@ -111,6 +111,21 @@ struct bh_obj *bh_pipeline_head(const struct bh_pipeline *p, const struct bh_wc_
     return bh_wc_get(res, key);
 }
 
+struct bh_obj *bh_pipeline_next(const struct bh_pipeline *p, const struct bh_wc_res *res,
+                                size_t *it)
+{
+    struct bh_str key;
+    void *v;
+
+    while (bh_map_next(&p->head, it, &key, &v)) {
+        const struct op *o = v;
+
+        if (o->res == res && o->op != BH_STORE_DELETE)
+            return o->obj;
+    }
+    return NULL;
+}
+
 size_t bh_pipeline_waiting(const struct bh_pipeline *p)
 {
     return p->waiting;

@@ -38,6 +38,10 @@ BH_MUST int bh_pipeline_submit(struct bh_pipeline *p, enum bh_store_op op, struc
  * that says nothing new, but must not be given before what it rests on is durable. There has to be
  * such a write (the head's rv is 0, or there is no head though the cache has the object). */
 void bh_pipeline_join(struct bh_pipeline *p, struct bh_str key, bh_pipeline_done done, void *arg);
+/* for (size_t it = 0; (o = bh_pipeline_next(p, res, &it));): the heads of res that are not
+ * published yet, deletions aside; borrowed for the current callback. */
+struct bh_obj *bh_pipeline_next(const struct bh_pipeline *p, const struct bh_wc_res *res,
+                                size_t *it);
 size_t bh_pipeline_waiting(const struct bh_pipeline *p); /* accepted, not yet published */
 /* The last commit failed and none has succeeded since: what /readyz reports. NULL when all is well.
  */

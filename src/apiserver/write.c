@@ -232,6 +232,11 @@ static int create(struct bh_rq *rq, void *obj, bool applied)
         return r;
     if (m->name.n == 0 && m->generate_name.n > 0)
         m->name = generate_name(rq, m->generate_name);
+    if (hub == &bh_core_v1_service_kind) {
+        r = bh_service_begin(rq, h, NULL);
+        if (r < 0)
+            return r;
+    }
     bh_rules_prepare_create(&rq->env, hub, h);
     bh_rules_validate_create(&rq->env, hub, h, &errs);
     bh_rules_warnings(&rq->env, hub, BH_S(""), h, NULL, &warnings);
@@ -567,6 +572,11 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
     keep_system_fields(m, om);
     m->resource_version = om->resource_version;
     asked = copy_asked(rq, u, h, &status);
+    if (hub == &bh_core_v1_service_kind && u->sub.n == 0) {
+        r = bh_service_begin(rq, h, old);
+        if (r < 0)
+            return r;
+    }
     bh_rules_prepare_update(&rq->env, hub, u->sub, h, old);
     r = keep_managed(rq, u, asked, status, h);
     if (r < 0)

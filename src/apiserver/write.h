@@ -64,6 +64,11 @@ BH_MUST int bh_rest_evict(struct bh_rq *rq, struct bh_obj *old,
                           const struct bh_meta_v1_delete_options *given, bh_pipeline_done done);
 BH_MUST int bh_rest_delete_obj(struct bh_rq *rq, struct bh_obj *old,
                                const struct bh_meta_v1_delete_options *o);
+/* service_alloc.c: fills in what the registry gives to a service: addresses, families, node ports.
+ * Before the rules of the kind; old is NULL for a new one. */
+struct bh_core_v1_service;
+BH_MUST int bh_service_begin(struct bh_rq *rq, struct bh_core_v1_service *s,
+                             const struct bh_core_v1_service *old);
 /* rest_evict.c: POST of an Eviction to a pod; done answers. */
 BH_MUST int bh_rest_eviction(struct bh_rq *rq, bh_pipeline_done done);
 /* Asks the budget of a pod for its eviction, and takes one from what it allows unless this is a dry

@@ -277,6 +277,54 @@ def dry_run_and_strict():
     check('The Pod "Bad_Name" is invalid: metadata.name: Invalid value: "Bad_Name": a lowercase RFC 1123 subdomain' in e, "a bad name", e)
 
 
+def scheduling_kinds():
+    """the kinds that scheduling uses: tables, describe, addresses, budgets"""
+    tpl = {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "main", "image": "registry.local/app:1"}]}}
+    for kind, name in (("ReplicaSet", "rs"), ("Deployment", "dep"), ("StatefulSet", "sts")):
+        spec = {"replicas": 2, "selector": {"matchLabels": {"app": "w"}}, "template": tpl}
+        out = k("apply", "-f", "-", stdin=text({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}))
+        check(out == "%s.apps/%s created\n" % (kind.lower(), name), "apply of a " + kind, out)
+        check(name in k("describe", kind.lower(), name), "describe of a " + kind)
+    k("create", "-f", "-", stdin=text({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "rc"}, "spec": {"template": tpl}}))
+    check(re.search(r"rs +2 +0 +0 +\S+ +main +registry.local/app:1 +app=w", k("get", "rs", "-o", "wide")), "table of replica sets")
+    check(re.search(r"rc +1 +0 +0 +\S+ +main +registry.local/app:1 +app=w", k("get", "rc", "-o", "wide")), "table of replication controllers")
+    check(re.search(r"dep +0/2 +0 +0 ", k("get", "deploy")) and re.search(r"sts +0/2 ", k("get", "sts")), "tables of deployments and stateful sets")
+    k("create", "service", "clusterip", "svc", "--tcp=80:8080")
+    ip = k.json("get", "svc", "svc")["spec"]["clusterIP"]
+    check(re.match(r"10\.96\.", ip) and re.search(r"svc +ClusterIP +%s +<none> +80/TCP" % re.escape(ip), k("get", "svc")), "a service has an address", ip)
+    check("provided IP is already allocated" in k.fails("create", "service", "clusterip", "svc2", "--tcp=80:80", "--clusterip=" + ip), "an address is given once")
+    check(k("get", "svc", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}") == "10.96.0.1", "the API server's own service")
+    k("create", "pdb", "budget", "--selector=app=w", "--min-available=1")
+    check(re.search(r"budget +1 +N/A +0 ", k("get", "pdb")), "table of budgets")
+    p = pod("guarded")
+    p["metadata"]["labels"] = {"app": "w"}
+    p["spec"]["nodeName"] = "nowhere"
+    k("create", "-f", "-", stdin=text(p))
+    k("patch", "pod", "guarded", "--subresource=status", "-p", '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}')
+    body = json.dumps({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "guarded"}})
+    at = "/api/v1/namespaces/default/pods/guarded/eviction"
+    check("Cannot evict pod as it would violate the pod's disruption budget" in k.fails("create", "--raw", at, "-f", "-", stdin=body),
+          "an eviction that the budget refuses")
+    k("delete", "pdb", "budget")
+    check('"status":"Success"' in k("create", "--raw", at, "-f", "-", stdin=body), "an eviction that nothing refuses")
+    k("create", "-f", "-", stdin=text({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "boxed"}, "handler": "box",
+                                       "overhead": {"podFixed": {"cpu": "250m"}}, "scheduling": {"nodeSelector": {"pool": "boxes"}}}))
+    p = pod("inside")
+    p["spec"]["runtimeClassName"] = "boxed"
+    k("create", "-f", "-", stdin=text(p))
+    got = k.json("get", "pod", "inside")["spec"]
+    check(got["overhead"] == {"cpu": "250m"} and got["nodeSelector"] == {"pool": "boxes"}, "what a runtime class adds to its pods", got)
+    group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "gang"},
+             "spec": {"podGroupTemplateRef": {"workload": {"workloadName": "job", "podGroupTemplateName": "workers"}}, "schedulingPolicy": {"gang": {"minCount": 2}}}}
+    check('PodGroup rejected: Workload "job" not found' in k.fails("create", "-f", "-", stdin=text(group)), "a group of no workload")
+    k("create", "-f", "-", stdin=text({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": {"name": "job"},
+                                       "spec": {"podGroupTemplates": [{"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}]}}))
+    k("create", "-f", "-", stdin=text(group))
+    check(re.search(r"gang +Gang +job +Pending ", k("get", "podgroups")), "table of pod groups")
+    k("delete", "podgroup", "gang", "--wait=false")
+    check(k.json("get", "podgroup", "gang")["metadata"]["deletionTimestamp"], "a group waits for its controller")
+
+
 def deletion():
     """delete: by name, label, --all, force"""
     k("create", "-f", "-", stdin=text(cm("del1", labels={"d": "x"}), cm("del2", labels={"d": "x"}), cm("del3")))
@@ -307,7 +355,7 @@ def rights():
 
 try:
     status = play([create_and_replace, many_in_one_file, openapi_protobuf, client_side_apply, server_side_apply, patches, edit_label_annotate, outputs,
-                   watching, describe_and_explain, dry_run_and_strict, deletion, rights], *sys.argv[1:2])
+                   watching, describe_and_explain, dry_run_and_strict, scheduling_kinds, deletion, rights], *sys.argv[1:2])
 finally:
     ended = api.stop()
 if ended != 0:

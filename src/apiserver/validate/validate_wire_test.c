@@ -46,7 +46,7 @@ static bool skipped(const char *name)
         "core/pod/security/privileged-off", /* a server with an option */
         "core/pod/security/admission-",     /* admission */
         "core/limitrange/",
-        "core/service/",                       /* addresses are given by the registry */
+        "core/service/",                       /* the registry gives addresses first */
         "workloads/statefulset/create/claims", /* kind and apiVersion of claims within */
         "core/quota/",                         /* admission */
         "core/namespace/",                     /* finalizers go beyond one write */

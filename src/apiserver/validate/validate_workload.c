@@ -590,5 +590,6 @@ const struct bh_default_rule bh_defaults_workload[] = {
     {"v1", "ReplicationController", default_replication_controller},
     {"apps/v1", "Deployment", default_deployment},
     {"apps/v1", "StatefulSet", bh_v_stateful_default},
+    {"v1", "Service", bh_v_service_default},
 };
 const size_t bh_defaults_workload_n = BH_COUNT(bh_defaults_workload);
