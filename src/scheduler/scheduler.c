@@ -93,7 +93,14 @@ static void place(struct bh_scheduler *s, struct spod *pod)
         struct snode *n;
 
         if (pod->node && bh_str_eq(pod->node->name, pod->p->spec.node_name)) {
+            bool decided = pod->assumed;
+
             pod->assumed = false; /* as decided, or as it was */
+            /* Only these wait for others to come; nobody else is disturbed by our own decisions. */
+            if (decided &&
+                (s->waiting_by[PL_INTER_POD_AFFINITY] || s->waiting_by[PL_TOPOLOGY_SPREAD]))
+                sched_happened(
+                    s, &(struct happening){.ev = EV_POD_ADD, .node = pod->node, .pod = pod});
             return;
         }
         if (pod->where != POD_BINDING)

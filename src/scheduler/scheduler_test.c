@@ -141,6 +141,30 @@ BH_TEST(what_does_not_fit_waits_for_a_node)
     world_done(&w);
 }
 
+/* What the scheduler decides itself counts as a pod that came. */
+BH_TEST(a_pod_follows_its_partner)
+{
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_start(&w);
+    world_pod(&w, "p", "1",
+              "\"affinity\":{\"podAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":[{"
+              "\"labelSelector\":{\"matchLabels\":{\"app\":\"db\"}},\"topologyKey\":"
+              "\"kubernetes.io/hostname\"}]}}");
+    world_run(&w, 200);
+    BH_STREQ(world_node_of(&w, "p"), "");
+    BH_EQ(world_create(&w, &bh_core_v1_pod_kind, "default",
+                       "{\"metadata\":{\"name\":\"d\",\"labels\":{\"app\":\"db\"}},\"spec\":{"
+                       "\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}"),
+          201);
+    world_run(&w, 3000);
+    BH_STREQ(world_node_of(&w, "d"), "oak");
+    BH_STREQ(world_node_of(&w, "p"), "oak");
+    world_done(&w);
+}
+
 BH_TEST(a_claim_gets_a_device)
 {
     struct world w;
