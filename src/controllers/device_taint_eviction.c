@@ -29,6 +29,7 @@
 #define RETRY_MIN_MS     5
 #define RETRY_MAX_MS     1000000
 #define STATUS_PACE_MS   10000
+#define STATUS_BEHIND_MS 3
 #define STATUS_WORKERS   8
 #define LOOK_NS          ((int64_t)60 * 1000000000)
 
@@ -67,6 +68,9 @@ struct status_write {
     struct bh_link link;
     struct evictor *e;
     struct bh_str key; /* the work queue's */
+    struct bh_obj *rule;
+    struct bh_buf body;
+    struct bh_timer timer;
     uint64_t call;
 };
 
@@ -574,6 +578,16 @@ static bool status_of(struct evictor *e, const struct bh_obj *o, const char **re
     return c.pods > 0;
 }
 
+static void status_write_free(struct status_write *w)
+{
+    bh_list_del(&w->link);
+    bh_timer_stop(&w->timer);
+    bh_client_cancel(w->e->ctl->client, w->call);
+    (void)bh_obj_unref(w->rule);
+    bh_buf_done(&w->body);
+    bh_free(w);
+}
+
 static void status_written(void *arg, const struct bh_client_res *res)
 {
     struct status_write *w = arg;
@@ -583,34 +597,45 @@ static void status_written(void *arg, const struct bh_client_res *res)
 
     if (!ok)
         bh_log(BH_DEBUG, "rule status not written", BH_CSTR("error", res->err.msg));
-    bh_list_del(&w->link);
-    bh_free(w);
+    status_write_free(w);
     bh_workqueue_done(e->status, key, ok ? BH_WORK_OK : BH_WORK_RETRY);
 }
 
-static void status_write(struct evictor *e, struct bh_str key, const struct bh_obj *o,
-                         const char *status, const char *reason, struct bh_str message)
+static void status_send(void *arg)
+{
+    struct status_write *w = arg;
+
+    w->call =
+        bh_client_patch(w->e->ctl->client, w->rule->kind, (struct bh_str){0}, w->rule->name,
+                        "status", BH_PATCH_STRATEGIC, bh_buf_str(&w->body), status_written, w);
+}
+
+/* What it says is fixed now. Evictions that begin at this moment are written first, or they would
+ * have to wait until this is durable. */
+static void status_write(struct evictor *e, struct bh_str key, struct bh_obj *o, const char *status,
+                         const char *reason, struct bh_str message)
 {
     const struct bh_resource_v1beta2_device_taint_rule *r = bh_obj_struct(o);
     struct status_write *w = bh_calloc(1, sizeof(*w));
-    BH_AUTO_BUF b = {.max = 8192};
     int64_t wall = bh_loop_wall_ns(e->ctl->loop);
     char when[64];
 
-    bh_buf_addf(&b,
+    w->body.max = 8192;
+    bh_buf_addf(&w->body,
                 "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"conditions\":[{\"type\":"
                 "\"EvictionInProgress\","
                 "\"status\":\"%s\",\"reason\":\"%s\",\"observedGeneration\":%" PRId64
                 ",\"lastTransitionTime\":\"%.*s\",\"message\":",
                 BH_SF(o->uid), status, reason, r->metadata.generation,
                 BH_SF(bh_time_fmt((struct bh_time){wall / 1000000000, 0}, when)));
-    bh_json_write_str(&b, message);
-    bh_buf_addz(&b, "}]}}");
+    bh_json_write_str(&w->body, message);
+    bh_buf_addz(&w->body, "}]}}");
     w->e = e;
     w->key = key;
+    w->rule = bh_obj_ref(o);
     bh_list_add_tail(&e->writes, &w->link);
-    w->call = bh_client_patch(e->ctl->client, o->kind, (struct bh_str){0}, o->name, "status",
-                              BH_PATCH_STRATEGIC, bh_buf_str(&b), status_written, w);
+    bh_timer_init(&w->timer, e->ctl->loop, status_send, w);
+    bh_timer_start(&w->timer, bh_str_eqc(bh_s(status), "True") ? STATUS_BEHIND_MS : 0);
 }
 
 static void status_sync(void *arg, struct bh_str name)
@@ -801,13 +826,7 @@ static void evictor_stop(void *self)
     struct evictor *e = self;
     void *v;
 
-    bh_list_for_safe(l, &e->writes)
-    {
-        struct status_write *w = bh_container(l, struct status_write, link);
-
-        bh_client_cancel(e->ctl->client, w->call);
-        bh_free(w);
-    }
+    bh_list_for_safe(l, &e->writes) status_write_free(bh_container(l, struct status_write, link));
     for (size_t it = 0; bh_map_next(&e->plans, &it, NULL, &v);)
         plan_free(v);
     bh_map_done(&e->plans);

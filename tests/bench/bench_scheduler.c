@@ -10,6 +10,7 @@
 #include "api/gen/core_v1.h"
 #include "api/gen/resource_v1.h"
 #include "api/gen/resource_v1beta2.h"
+#include "base/arena.h"
 #include "base/map.h"
 #include "bench.h"
 #include "client/client.h"
