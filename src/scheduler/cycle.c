@@ -320,10 +320,23 @@ static void failed(struct cycle *c)
     sched_say(c->s, c->pod, "Unschedulable", m, true);
 }
 
+/* From here on the pod is on its node for everybody. */
+static void decided(struct cycle *c, const struct candidate *k)
+{
+    struct spod *pod = c->pod;
+
+    sched_nominate(pod, NULL);
+    sched_node_add_pod(c->s, k->node, pod);
+    pod->assumed = true;
+    pod->where = POD_BINDING;
+    sched_bind(c, k);
+}
+
 static void attempt(struct bh_scheduler *s, struct spod *pod)
 {
     struct bh_arena *a = s->attempt_arena;
     struct cycle c = {.s = s, .pod = pod, .prof = pod->prof, .a = a};
+    struct candidate one = {0};
     const struct candidate *k;
     const struct failure *f;
 
@@ -336,7 +349,16 @@ static void attempt(struct bh_scheduler *s, struct spod *pod)
     }
     c.counts = bh_new_n(a, uint32_t, R_TEXT);
     c.verdicts = bh_arena_alloc(a, s->nodes.n + 1);
-    if (!s->nodes.n || !sched_prefilter(&c) || !find_nodes(&c) || !c.feasible_n) {
+    if (!s->nodes.n || !sched_prefilter(&c)) {
+        failed(&c);
+        return;
+    }
+    one.node = sched_kind_choose(&c, nodes_to_find(c.prof, s->nodes.n));
+    if (one.node) {
+        decided(&c, &one);
+        return;
+    }
+    if (!find_nodes(&c) || !c.feasible_n) {
         failed(&c);
         return;
     }
@@ -347,11 +369,7 @@ static void attempt(struct bh_scheduler *s, struct spod *pod)
         failed(&c);
         return;
     }
-    sched_nominate(pod, NULL);
-    sched_node_add_pod(s, k->node, pod);
-    pod->assumed = true;
-    pod->where = POD_BINDING;
-    sched_bind(&c, k);
+    decided(&c, k);
 }
 
 void sched_attempt(struct bh_scheduler *s, struct spod *pod)

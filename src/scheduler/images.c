@@ -36,10 +36,29 @@ void sched_images_clear(struct bh_scheduler *s, struct snode *n)
     bh_map_done(&n->images);
 }
 
+bool sched_images_same(const struct bh_core_v1_node *a, const struct bh_core_v1_node *b)
+{
+    const struct bh_core_v1_container_image_vec *v = &a->status.images, *w = &b->status.images;
+
+    if (v->n != w->n)
+        return false;
+    for (size_t i = 0; i < v->n; i++) {
+        if (v->p[i].size_bytes != w->p[i].size_bytes || v->p[i].names.n != w->p[i].names.n)
+            return false;
+        for (size_t k = 0; k < v->p[i].names.n; k++)
+            if (!bh_str_eq(v->p[i].names.p[k], w->p[i].names.p[k]))
+                return false;
+    }
+    return true;
+}
+
 void sched_images_read(struct bh_scheduler *s, struct snode *n)
 {
     const struct bh_core_v1_container_image_vec *v = &n->n->status.images;
 
+    if (!v->n && !n->images.n)
+        return;
+    sched_images_changed(s);
     sched_images_clear(s, n);
     for (size_t i = 0; i < v->n && i < IMAGES_MAX; i++)
         for (size_t k = 0; k < v->p[i].names.n; k++) {

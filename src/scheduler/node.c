@@ -15,6 +15,7 @@ struct snode *sched_node_get(struct bh_scheduler *s, struct bh_str name)
     if (n)
         return n;
     n = bh_calloc(1, sizeof(*n));
+    n->s = s;
     n->name = (struct bh_str){bh_strdup_c(name), name.n};
     bh_list_init(&n->nominees);
     (void)bh_map_put(&s->nodes_by_name, n->name, n);
@@ -24,6 +25,8 @@ struct snode *sched_node_get(struct bh_scheduler *s, struct bh_str name)
 static void node_unlist(struct bh_scheduler *s, struct snode *n)
 {
     /* The order of the others stays: attempts walk them in a ring. */
+    sched_nodes_reordered(s);
+    s->soft_nodes -= n->soft_taints;
     for (uint32_t i = n->at + 1; i < s->nodes.n; i++) {
         s->nodes.p[i - 1] = s->nodes.p[i];
         s->nodes.p[i - 1]->at = i - 1;
@@ -87,15 +90,20 @@ void sched_node_put(struct bh_scheduler *s, struct bh_obj *obj)
     struct snode *n = sched_node_get(s, obj->name);
     struct bh_obj *old = n->obj;
 
+    s->soft_nodes -= old && n->soft_taints;
     n->obj = bh_obj_ref(obj);
     n->n = bh_obj_struct(obj);
     read_allocatable(s, n);
     read_taints(n);
     sched_features_read(n);
-    sched_images_read(s, n);
+    if (!old || !sched_images_same(bh_obj_struct(old), n->n))
+        sched_images_read(s, n);
     (void)bh_obj_unref(old);
-    if (old)
+    s->soft_nodes += n->soft_taints;
+    if (old) {
+        sched_node_changed(s, n);
         return;
+    }
     if (s->nodes.n == s->nodes.cap) {
         s->nodes.cap = s->nodes.cap ? 2 * s->nodes.cap : 64;
         s->nodes.p = bh_realloc(s->nodes.p, s->nodes.cap * sizeof(struct snode *));
@@ -177,6 +185,7 @@ void sched_node_add_pod(struct bh_scheduler *s, struct snode *n, struct spod *po
     list_add(&n->pods, pod);
     use(n, pod, 1);
     n->ports_n += pod->ports_n > 0;
+    sched_node_changed(s, n);
     if (pod->terms) {
         list_add(&n->affine, pod);
         s->terms_pods++;
@@ -196,6 +205,7 @@ void sched_node_del_pod(struct bh_scheduler *s, struct spod *pod)
     n->pods.n--;
     use(n, pod, -1);
     n->ports_n -= pod->ports_n > 0;
+    sched_node_changed(s, n);
     if (pod->terms)
         for (uint32_t i = 0; i < n->affine.n; i++)
             if (n->affine.p[i] == pod) {
@@ -213,9 +223,13 @@ void sched_nominate(struct spod *pod, struct snode *n)
     if (pod->nominated == n)
         return;
     bh_list_del(&pod->nominated_link);
+    if (pod->nominated)
+        sched_node_changed(pod->nominated->s, pod->nominated);
     pod->nominated = n;
-    if (n)
-        bh_list_add_tail(&n->nominees, &pod->nominated_link);
+    if (!n)
+        return;
+    bh_list_add_tail(&n->nominees, &pod->nominated_link);
+    sched_node_changed(n->s, n);
 }
 
 static bool any_address(struct bh_str ip)

@@ -160,6 +160,7 @@ struct snode {
     bool unschedulable, hard_taints, soft_taints;
     uint8_t features; /* declared ones that a pod may need, see features.c */
     struct bh_link nominees;
+    struct bh_scheduler *s;
     struct bh_str name; /* heap */
     struct bh_obj *obj; /* referenced; NULL: only its pods are known */
     const struct bh_core_v1_node *n;
@@ -219,9 +220,11 @@ struct bh_scheduler {
     struct bh_map pods; /* uid -> struct spod */
     struct bh_map nodes_by_name;
     struct node_list nodes; /* those that exist */
-    uint32_t start;         /* where the next attempt begins */
-    uint32_t terms_pods;    /* pods with (anti)affinity terms that are on nodes */
-    struct bh_map res_ids;  /* resource name -> (void *)(id + 1) */
+    uint32_t soft_nodes;    /* of them, those with taints that only repel */
+    struct pod_kinds *kinds;
+    uint32_t start;        /* where the next attempt begins */
+    uint32_t terms_pods;   /* pods with (anti)affinity terms that are on nodes */
+    struct bh_map res_ids; /* resource name -> (void *)(id + 1) */
     struct bh_str *res_names;
     uint32_t res_n;
     struct bh_map images;  /* image name -> (void *)(number of nodes that have it) */
@@ -409,11 +412,26 @@ bool sched_untolerated(const struct spod *pod, const struct snode *n);
 enum verdict sched_filter(struct cycle *c, struct snode *n);
 bool sched_prefilter(struct cycle *c); /* false: nothing will do (prefilter_msg), or an error */
 void sched_score(struct cycle *c);
+/* Of a node by itself: what needs no other node to compare with. */
+int64_t sched_score_node(struct cycle *c, const struct snode *n);
 /* Patches the condition and says the event, when they are new. */
 void sched_say(struct bh_scheduler *s, struct spod *pod, const char *reason, struct bh_str message,
                bool event);
 struct bh_str sched_message(struct cycle *c); /* of an attempt without a node */
 void sched_unnominate(struct bh_scheduler *s, struct spod *pod);
+
+/* ---- kinds.c: pods that ask for the same, and fit ---- */
+/* The choice among the first `want` nodes that fit, from s->start on (which it moves), for a pod
+ * for whom nodes are judged one by one. NULL: the pod is not of that sort, or no node fits. After a
+ * true sched_prefilter(). */
+struct snode *sched_kind_choose(struct cycle *c, uint32_t want);
+/* Whoever changes what a filter or score reads of a node says so. */
+void sched_node_changed(struct bh_scheduler *s, const struct snode *n);
+void sched_nodes_reordered(struct bh_scheduler *s);
+void sched_images_changed(struct bh_scheduler *s);
+struct pod_kinds *sched_kinds_new(void);
+struct pod_kinds *sched_kinds_free(struct pod_kinds *ks);
+size_t sched_kinds_count(const struct bh_scheduler *s);
 
 /* ---- claims.c: the plugin for devices ---- */
 /* PreEnqueue: whether all claims of the pod are there; *why (may be NULL) gets upstream's text. */
@@ -454,9 +472,11 @@ void sched_spread_prefilter(struct cycle *c);
 void sched_spread_change(struct cycle *c, const struct spod *pod, const struct snode *n, int by);
 enum verdict sched_spread_filter(struct cycle *c, const struct snode *n);
 bool sched_spread_score(struct cycle *c, int64_t *v);
+bool sched_spread_scores(struct cycle *c); /* whether it would give any */
 bool sched_owner_selector(struct cycle *c, struct bh_label_selector *sel);
 bool sched_volumes_prefilter(struct cycle *c);
 enum verdict sched_volumes_filter(struct cycle *c, const struct snode *n);
+bool sched_images_same(const struct bh_core_v1_node *a, const struct bh_core_v1_node *b);
 void sched_images_read(struct bh_scheduler *s, struct snode *n);
 void sched_images_clear(struct bh_scheduler *s, struct snode *n);
 int64_t sched_images_score(struct cycle *c, const struct snode *n);

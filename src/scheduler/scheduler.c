@@ -625,6 +625,7 @@ struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_sched
     if (opts)
         s->opts = *opts;
     f.taint_rules = f.list_attributes = true; /* both are served by our API server */
+    s->kinds = sched_kinds_new();
     s->model = bh_dra_model_new(&f);
     s->attempt_arena = bh_arena_new(0);
     s->scratch = bh_arena_new(0);
@@ -708,6 +709,7 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
         (void)bh_recorder_free(s->recorders[i]);
     (void)bh_arena_free(s->arena);
     (void)bh_scheduler_config_free(s->own_config);
+    (void)sched_kinds_free(s->kinds);
     (void)bh_dra_model_free(s->model);
     bh_free(s);
     return NULL;

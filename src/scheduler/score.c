@@ -286,21 +286,20 @@ static void score_spread(struct cycle *c, int64_t *v, int64_t weight)
                 weight * (max ? MAX_SCORE * (max + min - v[i]) / max : MAX_SCORE);
 }
 
-/* What a node alone is worth: room, balance, images, devices. */
-static int64_t score_alone(const struct cycle *c, const struct candidate *k)
+int64_t sched_score_node(struct cycle *c, const struct snode *n)
 {
     const struct sched_profile *p = c->prof;
     int64_t sum = 0;
 
     if (p->weight[PL_RESOURCES_FIT])
         sum += p->weight[PL_RESOURCES_FIT] * (p->fit.plain && p->strategy == FIT_LEAST
-                                                  ? score_least(c->pod, k->node)
-                                                  : score_fit(p, c->pod, k->node));
+                                                  ? score_least(c->pod, n)
+                                                  : score_fit(p, c->pod, n));
     if (p->weight[PL_BALANCED])
-        sum += p->weight[PL_BALANCED] * (p->balanced.plain ? score_balanced(c->pod, k->node)
-                                                           : score_balanced_of(p, c->pod, k->node));
-    if (k->set && k->set->ask && !c->s->opts.device_scoring_off)
-        sum += W_DEVICES * k->dra.score;
+        sum += p->weight[PL_BALANCED] *
+               (p->balanced.plain ? score_balanced(c->pod, n) : score_balanced_of(p, c->pod, n));
+    if (p->weight[PL_IMAGES] && c->s->images.n)
+        sum += p->weight[PL_IMAGES] * sched_images_score(c, n);
     return sum;
 }
 
@@ -319,9 +318,9 @@ void sched_score(struct cycle *c)
     for (size_t i = 0; i < c->feasible_n; i++) {
         struct candidate *k = &c->feasible[i];
 
-        k->score = score_alone(c, k);
-        if (w[PL_IMAGES] && c->s->images.n)
-            k->score += w[PL_IMAGES] * sched_images_score(c, k->node);
+        k->score = sched_score_node(c, k->node);
+        if (k->set && k->set->ask && !c->s->opts.device_scoring_off)
+            k->score += W_DEVICES * k->dra.score;
         if (k->node->soft_taints) {
             taints[i] = count_soft_taints(c->pod, k->node);
             soft = true;

@@ -300,6 +300,14 @@ static void count_domains(struct cycle *c, struct constraint *soft, size_t n, bo
 
 /* Raw scores of the candidates (larger is worse) into v, -1 for those left out; false when nothing
  * is asked. */
+bool sched_spread_scores(struct cycle *c)
+{
+    struct bh_label_selector sel;
+
+    return c->prof->weight[PL_TOPOLOGY_SPREAD] &&
+           (c->pod->p->spec.topology_spread_constraints.n || default_selector(c, &sel));
+}
+
 bool sched_spread_score(struct cycle *c, int64_t *v)
 {
     const struct bh_core_v1_topology_spread_constraint_vec *own =

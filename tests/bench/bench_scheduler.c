@@ -139,13 +139,15 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void patch_nodes(struct sched_world *w, const char *fmt)
+/* Events about nodes that help nobody. */
+static void annotate_nodes(struct sched_world *w)
 {
     for (size_t i = 0; i < EVENTS; i++) {
         char name[32], body[160];
 
         snprintf(name, sizeof(name), "node-%zu", i % sched_world_case(w)->nodes);
-        snprintf(body, sizeof(body), fmt, i);
+        snprintf(body, sizeof(body),
+                 "{\"metadata\":{\"annotations\":{\"bench.example.com/n\":\"%zu\"}}}", i);
         sched_world_call(w, &(struct bh_client_req){.verb = BH_VERB_PATCH,
                                                     .kind = &bh_core_v1_node_kind,
                                                     .name = bh_s(name),
@@ -191,7 +193,7 @@ static void pending(struct sched_world *w)
     }
     sched_world_report(w, "idle", (cpu_seconds() - cpu) * 1e3, "ms/s");
     cpu = cpu_seconds();
-    patch_nodes(w, "{\"metadata\":{\"annotations\":{\"bench.example.com/n\":\"%zu\"}}}");
+    annotate_nodes(w);
     sched_world_report(w, "unrelated_event", (cpu_seconds() - cpu) / EVENTS * 1e3, "ms");
     bh_scheduler_stats(sched_world_scheduler(w), &b, NULL);
     sched_world_report(w, "attempts_after_unrelated_events", (double)(b.attempts - a.attempts), "");
