@@ -247,13 +247,41 @@ static int64_t judge(struct cycle *c, struct snode *n)
     return sched_score_node(c, n);
 }
 
+/* How a walk over the nodes stands. */
+struct choice {
+    int64_t best;
+    uint32_t best_at, found, want;
+};
+
+/* Walks places [from, to) until enough are found; returns where it stopped. */
+static uint32_t walk(struct cycle *c, const struct pod_kind *k, uint32_t from, uint32_t to,
+                     struct choice *ch)
+{
+    struct choice x = *ch;
+    uint32_t at = from;
+
+    for (; at < to && x.found < x.want; at++) {
+        int64_t score = k->score[at];
+
+        if (score == UNKNOWN)
+            score = k->score[at] = judge(c, c->s->nodes.p[at]);
+        x.found += score >= 0;
+        if (score > x.best) {
+            x.best = score;
+            x.best_at = at;
+        }
+    }
+    *ch = x;
+    return at;
+}
+
 struct snode *sched_kind_choose(struct cycle *c, uint32_t want)
 {
     struct bh_scheduler *s = c->s;
     struct pod_kinds *ks = s->kinds;
+    struct choice ch = {.best = UNFIT, .want = want};
     struct pod_kind *k;
-    int64_t best = UNFIT;
-    uint32_t found = 0, at = s->start, best_at = 0, tried = 0;
+    uint32_t end;
 
     if (!by_itself(c))
         return NULL;
@@ -264,23 +292,12 @@ struct snode *sched_kind_choose(struct cycle *c, uint32_t want)
     k->used = ++ks->clock;
     catch_up(s, k);
     c->quiet = true;
-    for (; tried < k->n && found < want; tried++, at++) {
-        int64_t score;
-
-        if (at >= k->n)
-            at = 0;
-        score = k->score[at];
-        if (score == UNKNOWN)
-            score = k->score[at] = judge(c, s->nodes.p[at]);
-        found += score >= 0;
-        if (score > best) {
-            best = score;
-            best_at = at;
-        }
-    }
+    end = walk(c, k, s->start, k->n, &ch);
+    if (end == k->n)
+        end = walk(c, k, 0, s->start, &ch);
     c->quiet = false;
-    if (!found)
+    if (!ch.found)
         return NULL; /* the long way finds the words for it */
-    s->start = (s->start + tried) % k->n;
-    return s->nodes.p[best_at];
+    s->start = end % k->n;
+    return s->nodes.p[ch.best_at];
 }

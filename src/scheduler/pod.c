@@ -23,6 +23,27 @@ uint32_t sched_res_id(struct bh_scheduler *s, struct bh_str name)
     return s->res_n++;
 }
 
+/* "100m" of cpu, "500Mi" of others. */
+static bool plain_value(uint32_t id, struct bh_str text, int64_t *ret)
+{
+    int shift = 0;
+    char c;
+
+    if (text.n < 2 || text.n > 10)
+        return false;
+    c = text.p[text.n - 1];
+    if (id == RES_CPU)
+        return c == 'm' && bh_str_i64(bh_str_sub(text, 0, text.n - 1), 0, INT64_MAX, ret);
+    if (c != 'i')
+        return false;
+    c = text.p[text.n - 2];
+    shift = c == 'K' ? 10 : c == 'M' ? 20 : c == 'G' ? 30 : 0;
+    if (!shift || !bh_str_i64(bh_str_sub(text, 0, text.n - 2), 0, INT64_MAX >> 30, ret))
+        return false;
+    *ret <<= shift;
+    return true;
+}
+
 int64_t sched_res_value(uint32_t id, struct bh_str text)
 {
     struct bh_quantity q;
@@ -31,6 +52,8 @@ int64_t sched_res_value(uint32_t id, struct bh_str text)
     /* The common forms, without the exact arithmetic. */
     if (text.n < 16 && bh_str_i64(text, 0, INT64_MAX / 1000, &v))
         return id == RES_CPU ? v * 1000 : v;
+    if (plain_value(id, text, &v))
+        return v;
     if (bh_quantity_parse(text, &q, NULL) < 0)
         return 0;
     return id == RES_CPU ? bh_quantity_milli_value(q) : bh_quantity_value(q);
@@ -323,6 +346,19 @@ void sched_pod_set(struct bh_scheduler *s, struct spod *pod, struct bh_obj *obj)
     }
     (void)sched_terms_free(pod->terms);
     pod->terms = sched_terms_new(pod);
+    (void)bh_obj_unref(old);
+}
+
+void sched_pod_renew(struct bh_scheduler *s, struct spod *pod, struct bh_obj *obj)
+{
+    struct bh_obj *old = pod->obj;
+
+    if (pod->ports_n || pod->terms) { /* these look into the object */
+        sched_pod_set(s, pod, obj);
+        return;
+    }
+    pod->obj = bh_obj_ref(obj);
+    pod->p = bh_obj_struct(obj);
     (void)bh_obj_unref(old);
 }
 

@@ -248,6 +248,8 @@ struct bh_scheduler {
 /* ---- pod.c ---- */
 struct spod *sched_pod_new(struct bh_scheduler *s, struct bh_obj *obj);
 void sched_pod_set(struct bh_scheduler *s, struct spod *pod, struct bh_obj *obj);
+/* A newer object of the same requests, labels and so on. */
+void sched_pod_renew(struct bh_scheduler *s, struct spod *pod, struct bh_obj *obj);
 struct spod *sched_pod_free(struct bh_scheduler *s, struct spod *pod);
 bool sched_pod_terminal(const struct bh_core_v1_pod *p);
 uint32_t sched_res_id(struct bh_scheduler *s, struct bh_str name);

@@ -235,6 +235,15 @@ static bool resizes(const struct bh_core_v1_pod *a, const struct bh_core_v1_pod 
            !bh_str_eq(resize_reason(a), resize_reason(b));
 }
 
+/* A pod that got its node asks what it asked before. */
+static bool asks_the_same(const struct bh_core_v1_pod *a, const struct bh_core_v1_pod *b)
+{
+    struct bh_core_v1_pod_spec was = a->spec;
+
+    was.node_name = b->spec.node_name;
+    return bh_msg_equal(&bh_core_v1_pod_spec_type, &was, &b->spec);
+}
+
 static void pod_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
 {
     struct bh_scheduler *s = arg;
@@ -249,14 +258,12 @@ static void pod_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
         return;
     }
     was = bh_obj_ref(pod->obj);
-    if (!bh_msg_equal(&bh_core_v1_pod_spec_type,
-                      &((const struct bh_core_v1_pod *)bh_obj_struct(was))->spec,
-                      &((const struct bh_core_v1_pod *)bh_obj_struct(o))->spec) ||
+    if (!asks_the_same(bh_obj_struct(was), bh_obj_struct(o)) ||
         !sched_same_labels(&was->labels, &o->labels) ||
         resizes(bh_obj_struct(was), bh_obj_struct(o))) {
         respec(s, pod, o);
     } else {
-        sched_pod_set(s, pod, o);
+        sched_pod_renew(s, pod, o);
     }
     place(s, pod);
     if (pod->where == POD_GATED || pod->where == POD_WAITING)
