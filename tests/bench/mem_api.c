@@ -33,6 +33,7 @@ struct mem_call {
     struct mem_client *c;
     uint64_t id;
     struct bh_client_req req; /* strings in the arena */
+    void *msg;                /* the body as a struct */
     bh_client_fn fn;
     void *arg;
     struct bh_watch_handler watch; /* of those in the kind's list */
@@ -216,11 +217,19 @@ static void make_claims(struct mem_api *m, struct bh_core_v1_pod *p, struct bh_a
     }
 }
 
+static void *body_of(struct mem_call *k, const struct bh_kind *kind)
+{
+    struct bh_err err = {0};
+
+    if (!k->msg && bh_kind_decode_json(kind, k->req.body, k->a, &k->msg, NULL, &err) < 0)
+        bench_fail("%s", err.msg);
+    return k->msg;
+}
+
 static void create(struct mem_api *m, struct mem_call *k)
 {
     struct mem_kind *mk = kind_of(m, k->req.kind);
     struct bh_meta_v1_object_meta *meta;
-    struct bh_err err = {0};
     void *msg;
 
     if (k->req.kind == &bh_core_v1_event_kind) {
@@ -228,8 +237,7 @@ static void create(struct mem_api *m, struct mem_call *k)
         answer_obj(m, k, NULL);
         return;
     }
-    if (bh_kind_decode_json(k->req.kind, k->req.body, k->a, &msg, NULL, &err) < 0)
-        bench_fail("%s", err.msg);
+    msg = body_of(k, k->req.kind);
     meta = (void *)((char *)msg + k->req.kind->meta_off);
     meta->namespace = k->req.ns;
     meta->uid = new_uid(m, k->a);
@@ -246,11 +254,9 @@ static void bind_pod(struct mem_api *m, struct mem_call *k)
     struct mem_kind *mk = kind_of(m, &bh_core_v1_pod_kind);
     struct bh_obj *o = find(mk, k->req.ns, k->req.name);
     struct bh_core_v1_pod p;
-    struct bh_err err = {0};
     void *msg;
 
-    if (bh_kind_decode_json(&bh_core_v1_binding_kind, k->req.body, k->a, &msg, NULL, &err) < 0)
-        bench_fail("%s", err.msg);
+    msg = body_of(k, &bh_core_v1_binding_kind);
     if (!o) {
         answer_error(m, k, 404, BH_E_NOT_FOUND);
         return;
@@ -272,12 +278,10 @@ static void update(struct mem_api *m, struct mem_call *k)
     struct mem_kind *mk = kind_of(m, k->req.kind);
     struct bh_obj *o = find(mk, k->req.ns, k->req.name);
     const struct bh_meta_v1_object_meta *meta;
-    struct bh_err err = {0};
     int64_t rv;
     void *msg;
 
-    if (bh_kind_decode_json(k->req.kind, k->req.body, k->a, &msg, NULL, &err) < 0)
-        bench_fail("%s", err.msg);
+    msg = body_of(k, k->req.kind);
     meta = (const void *)((const char *)msg + k->req.kind->meta_off);
     if (!o)
         answer_error(m, k, 404, BH_E_NOT_FOUND);
@@ -425,6 +429,8 @@ static struct mem_call *new_call(struct bh_client *base, uint64_t id,
     k->req.name = bh_str_dup(a, req->name);
     k->req.subresource = bh_str_dup(a, req->subresource);
     k->req.body = bh_str_dup(a, req->body);
+    if (req->msg)
+        k->msg = bh_msg_dup(req->msg_kind->type, req->msg, a);
     return k;
 }
 
