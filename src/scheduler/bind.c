@@ -21,8 +21,10 @@ struct bind_claim {
     const struct bh_resource_v1_allocation_result *alloc; /* to be stored; NULL: only reserve */
     struct bh_obj *obj;                                   /* newest that we know; referenced */
     const struct ext_claim *create; /* to be made first; its reservation stands under its own uid */
-    bool stored;                    /* the allocation is in the API */
-    bool reserved;                  /* by a write of ours */
+    /* A sibling of the group stores this allocation; NULL: it is ours, or was there before. */
+    const struct bh_resource_v1_allocation_result *shared;
+    bool stored;   /* the allocation is in the API */
+    bool reserved; /* by a write of ours */
 };
 
 enum bind_step {
@@ -31,13 +33,26 @@ enum bind_step {
     STEP_STATUS,
     STEP_GET,
     STEP_POD_STATUS, /* which claim serves the extended resources */
+    STEP_SHARED,     /* for a sibling that stores an allocation of both */
     STEP_WAIT,       /* for the devices' binding conditions */
+    STEP_GROUP,      /* for the rest of the group */
     STEP_BIND,
     STEP_GET_POD,
 };
 
+/* Bindings that are made together: none is written before all are ready to be. */
+struct bind_group {
+    struct bh_link members;
+    uint32_t refs; /* members, and whoever makes them */
+    uint32_t expected, ready;
+};
+
 struct sbind {
-    struct bh_link link; /* in s->binds */
+    struct bh_link link;      /* in s->binds */
+    struct bind_group *group; /* NULL: alone, or all of them are ready */
+    struct bh_link group_link;
+    bool begun;
+    bool dead; /* the group failed: this one ends, too, when its write is over */
     struct bh_scheduler *s;
     struct bh_arena *arena;
     struct spod *pod; /* NULL: it is gone meanwhile */
@@ -67,9 +82,100 @@ static void bind_go(struct sbind *b);
 static void bind_answer(void *arg, const struct bh_client_res *res);
 static void post_binding(struct sbind *b);
 
+/* ---- groups ---- */
+
+#define GROUP_TEXT                                                                                 \
+    "running Permit plugin \"GangScheduling\": another pod of the group could not be bound"
+
+struct bind_group *sched_bind_group_add(struct bind_group *bg)
+{
+    if (!bg) {
+        bg = bh_calloc(1, sizeof(*bg));
+        bg->refs = 1;
+        bh_list_init(&bg->members);
+    }
+    bg->expected++;
+    return bg;
+}
+
+static void group_unref(struct bind_group *bg)
+{
+    if (--bg->refs == 0)
+        bh_free(bg);
+}
+
+static void group_leave(struct sbind *b)
+{
+    struct bind_group *bg = b->group;
+
+    if (!bg)
+        return;
+    bh_list_del(&b->group_link);
+    b->group = NULL;
+    group_unref(bg);
+}
+
+static void bind_failed(struct sbind *b, struct bh_str why);
+
+/* One of the group cannot be bound: neither are the others. */
+static void group_failed(struct sbind *b)
+{
+    struct bind_group *bg = b->group;
+
+    if (!bg)
+        return;
+    bg->refs++;
+    group_leave(b);
+    while (!bh_list_empty(&bg->members)) {
+        struct sbind *o = bh_container(bg->members.next, struct sbind, group_link);
+
+        group_leave(o);
+        o->dead = true;
+        if (!o->begun || (!o->call && (o->step == STEP_GROUP || o->step == STEP_WAIT)))
+            bind_failed(o, BH_S(GROUP_TEXT)); /* nothing is under way that would end it */
+    }
+    group_unref(bg);
+}
+
+/* True: all are ready, and b goes on as the others do. */
+static bool group_ready(struct sbind *b)
+{
+    struct bind_group *bg = b->group;
+
+    if (!bg)
+        return true;
+    if (b->step != STEP_GROUP)
+        bg->ready++;
+    b->step = STEP_GROUP;
+    if (bg->ready < bg->expected)
+        return false;
+    bg->refs++;
+    group_leave(b);
+    while (!bh_list_empty(&bg->members)) {
+        struct sbind *o = bh_container(bg->members.next, struct sbind, group_link);
+
+        group_leave(o);
+        post_binding(o);
+    }
+    group_unref(bg);
+    return true;
+}
+
+static struct bh_str end_text(const struct sbind *b)
+{
+    return b->dead ? BH_S(GROUP_TEXT) : (struct bh_str){NULL, 0};
+}
+
+static bool ends(const struct sbind *b)
+{
+    return !b->pod || b->dead;
+}
+
 static void bind_free(struct sbind *b)
 {
     struct bh_arena *a = b->arena;
+
+    group_leave(b);
 
     if (b->call)
         bh_client_cancel(b->s->client, b->call);
@@ -105,6 +211,7 @@ static void bind_failed(struct sbind *b, struct bh_str why)
     struct spod *pod = b->pod;
     bool freed = false;
 
+    group_failed(b);
     for (size_t i = 0; i < b->n; i++) {
         struct bind_claim *k = &b->claims[i];
 
@@ -193,6 +300,21 @@ static void put_finalizer(struct sbind *b, struct bind_claim *k)
     b->step = STEP_FINALIZER;
     b->call =
         bh_client_update(b->s->client, &bh_resource_v1_resource_claim_kind, &c, "", bind_answer, b);
+}
+
+/* Siblings of a group reserve a claim all at once: without versions, so that none is in another's
+ * way. The answer shows whether it is the allocation that was meant. */
+static void join_reservation(struct sbind *b, const struct bind_claim *k)
+{
+    struct bh_str body =
+        bh_str_fmt(b->arena,
+                   "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"reservedFor\":[{\"resource\":"
+                   "\"pods\",\"name\":\"%.*s\",\"uid\":\"%.*s\"}]}}",
+                   BH_SF(k->uid), BH_SF(b->pod_obj->name), BH_SF(b->pod_obj->uid));
+
+    b->step = STEP_STATUS;
+    b->call = bh_client_patch(b->s->client, &bh_resource_v1_resource_claim_kind, k->ns, k->name,
+                              "status", BH_PATCH_STRATEGIC, body, bind_answer, b);
 }
 
 static void put_status(struct sbind *b, struct bind_claim *k)
@@ -331,7 +453,8 @@ static void go_wait(struct sbind *b)
     if (devices_bound(b)) {
         bh_list_del(&b->wait);
         bh_timer_stop(&b->retry);
-        post_binding(b);
+        if (group_ready(b))
+            post_binding(b);
     } else if (b->step == STEP_WAIT && !b->waiting) {
         begin_wait(b);
     }
@@ -379,6 +502,23 @@ static void get_pod(struct sbind *b)
     b->call = bh_client_call(b->s->client, &req, bind_answer, b);
 }
 
+static void again_later(struct sbind *b);
+
+/* The allocation is stored by a sibling: looked for now and then. */
+static void await_sibling(struct sbind *b, struct bind_claim *k)
+{
+    struct bh_obj *o = bh_informer_get(b->s->inf_claims, k->ns, k->name);
+
+    b->step = STEP_SHARED;
+    if (o && o->rv > k->obj->rv) {
+        struct bh_obj *old = k->obj;
+
+        k->obj = bh_obj_ref(o);
+        (void)bh_obj_unref(old);
+    }
+    again_later(b);
+}
+
 /* The next write, from what the newest objects say. */
 static void bind_go(struct sbind *b)
 {
@@ -405,6 +545,10 @@ static void bind_go(struct sbind *b)
                    BH_SF(k->ns), BH_SF(k->name));
             return;
         }
+        if (k->shared && !c->status.allocation) {
+            await_sibling(b, k);
+            return;
+        }
         if (!k->alloc && !c->status.allocation) {
             fail_f(b,
                    "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deallocated "
@@ -417,7 +561,10 @@ static void bind_go(struct sbind *b)
             return;
         }
         if (!reserved_for(c, b->pod_obj->uid) || (k->alloc && !k->stored)) {
-            put_status(b, k);
+            if (k->shared)
+                join_reservation(b, k);
+            else
+                put_status(b, k);
             return;
         }
         b->i++;
@@ -444,14 +591,17 @@ static void on_retry(void *arg)
     case STEP_WAIT:
         go_wait(b);
         break;
+    case STEP_GROUP:
+        break;
+    case STEP_SHARED:
     case STEP_CREATE:
     case STEP_POD_STATUS:
     case STEP_FINALIZER:
     case STEP_STATUS:
     case STEP_BIND:
         /* The same write again: what it names (version, uid) lets it take effect once only. */
-        if (!b->pod && !b->unsure)
-            bind_failed(b, (struct bh_str){NULL, 0});
+        if (ends(b) && !b->unsure)
+            bind_failed(b, end_text(b));
         else
             bind_go(b);
         break;
@@ -484,6 +634,13 @@ static bool same_allocation(const struct bh_resource_v1_allocation_result *a,
                             const struct bh_resource_v1_allocation_result *b)
 {
     return bh_msg_equal(&bh_resource_v1_device_allocation_result_type, &a->devices, &b->devices);
+}
+
+static bool same_shared(const struct bind_claim *k)
+{
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(k->obj);
+
+    return c->status.allocation && same_allocation(k->shared, c->status.allocation);
 }
 
 /* Looks whether a write of ours, whose answer was lost, is in the object that was read. */
@@ -524,7 +681,12 @@ static void claim_answer(struct sbind *b, const struct bh_client_res *res)
             fail_f(b, "running PreBind plugin \"DynamicResources\": %s", res->err.msg);
             return;
         }
-        get_claim(b, k);
+        if (b->tries == 1) {
+            get_claim(b, k);
+        } else { /* the version that is in our way may not be there to be read yet */
+            b->step = STEP_GET;
+            again_later(b);
+        }
         return;
     }
     if (res->err.code != BH_OK || !res->obj) {
@@ -535,6 +697,14 @@ static void claim_answer(struct sbind *b, const struct bh_client_res *res)
         return;
     }
     take_claim(k, res->obj);
+    if (b->step == STEP_STATUS && k->shared && !same_shared(k)) {
+        k->reserved = true;
+        fail_f(b,
+               "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got allocated "
+               "elsewhere in the meantime",
+               BH_SF(k->ns), BH_SF(k->name));
+        return;
+    }
     if (b->step == STEP_STATUS) {
         k->reserved = true;
         if (k->alloc) {
@@ -546,8 +716,8 @@ static void claim_answer(struct sbind *b, const struct bh_client_res *res)
     }
     b->unsure = false;
     b->wait_ms = 0;
-    if (!b->pod)
-        bind_failed(b, (struct bh_str){NULL, 0});
+    if (ends(b))
+        bind_failed(b, end_text(b));
     else
         bind_go(b);
 }
@@ -573,8 +743,8 @@ static void create_answer(struct sbind *b, const struct bh_client_res *res)
         fail_f(b, "running PreBind plugin \"DynamicResources\": %s", err.msg);
         return;
     }
-    if (!b->pod)
-        bind_failed(b, (struct bh_str){NULL, 0});
+    if (ends(b))
+        bind_failed(b, end_text(b));
     else
         bind_go(b);
 }
@@ -588,7 +758,10 @@ static void pod_status_answer(struct sbind *b, const struct bh_client_res *res)
                res->err.msg);
     } else {
         b->ext_told = true;
-        bind_go(b);
+        if (ends(b))
+            bind_failed(b, end_text(b));
+        else
+            bind_go(b);
     }
 }
 
@@ -648,7 +821,9 @@ static void bind_answer(void *arg, const struct bh_client_res *res)
     case STEP_POD_STATUS:
         pod_status_answer(b, res);
         break;
+    case STEP_SHARED:
     case STEP_WAIT:
+    case STEP_GROUP:
         break;
     case STEP_FINALIZER:
     case STEP_STATUS:
@@ -678,6 +853,8 @@ static void add_claim(struct sbind *b, const struct pod_claim *pc, const struct 
     bc->ns = bh_str_dup(a, pc->obj->ns);
     bc->name = bh_str_dup(a, pc->obj->name);
     bc->uid = bh_str_dup(a, pc->obj->uid);
+    if (pc->pending)
+        bc->shared = bh_msg_dup(&bh_resource_v1_allocation_result_type, pc->alloc, a);
     if (pc->ask_at >= 0)
         bc->alloc =
             bh_msg_dup(&bh_resource_v1_allocation_result_type, &k->dra.allocations[pc->ask_at], a);
@@ -704,7 +881,31 @@ static void add_ext(struct sbind *b, const struct ask_set *set,
     b->ext = bc;
 }
 
-void sched_bind(struct cycle *c, const struct candidate *k)
+static void begin(struct sbind *b)
+{
+    b->begun = true;
+    bind_go(b);
+}
+
+/* The last member is there: all begin. One that fails at once takes the others with it. */
+static void group_begin(struct bind_group *bg)
+{
+    for (bool more = true; more;) {
+        more = false;
+        bh_list_for(it, &bg->members)
+        {
+            struct sbind *b = bh_container(it, struct sbind, group_link);
+
+            if (b->begun)
+                continue;
+            begin(b);
+            more = true;
+            break; /* the list may be another one by now */
+        }
+    }
+}
+
+void sched_bind(struct cycle *c, const struct candidate *k, struct bind_group *bg)
 {
     struct bh_arena *a = bh_arena_new(0);
     struct sbind *b = bh_new(a, struct sbind);
@@ -727,7 +928,16 @@ void sched_bind(struct cycle *c, const struct candidate *k)
     bh_list_add_tail(&c->s->binds, &b->link);
     c->s->binds_n++;
     c->pod->bind = b;
-    bind_go(b);
+    if (!bg) {
+        begin(b);
+        return;
+    }
+    b->group = bg;
+    bh_list_add_tail(&bg->members, &b->group_link);
+    if (bg->refs++ == bg->expected) {
+        group_begin(bg);
+        group_unref(bg);
+    }
 }
 
 void sched_bind_pod_gone(struct spod *pod)
@@ -738,7 +948,7 @@ void sched_bind_pod_gone(struct spod *pod)
         return;
     pod->bind = NULL;
     b->pod = NULL;
-    if (b->step == STEP_WAIT && !b->call)
+    if (!b->begun || (!b->call && (b->step == STEP_WAIT || b->step == STEP_GROUP)))
         bind_failed(b, (struct bh_str){NULL, 0}); /* nothing is under way that would end it */
 }
 

@@ -231,11 +231,18 @@ static bool look_up(struct cycle *c, const struct bh_core_v1_pod_resource_claim 
     k->ask_at = -1;
     for (size_t r = 0; r < k->c->status.reserved_for.n; r++)
         k->mine |= bh_str_eq(k->c->status.reserved_for.p[r].uid, c->pod->obj->uid);
+    k->alloc = k->c->status.allocation;
     if (k->allocated) {
         st = sched_binding_state(k->c, &failure);
         k->broken = st == BINDING_FAILED || (st == BINDING_PENDING && timed_out(c, k->c));
         return true;
     }
+    for (size_t i = 0; i < c->pending_n; i++)
+        if (bh_str_eq(c->pending[i].uid, k->obj->uid)) {
+            k->allocated = k->pending = true;
+            k->alloc = c->pending[i].alloc;
+            return true;
+        }
     if (bh_dra_is_reserved(c->s->model, k->obj->uid))
         return refuse(c, bh_str_fmt(c->a,
                                     "resource claim %.*s/%.*s is in the process of being "
@@ -315,7 +322,7 @@ static enum verdict filter_allocated(struct cycle *c, struct snode *n)
 
         if (!k->allocated)
             continue;
-        sel = k->c->status.allocation->node_selector;
+        sel = k->alloc->node_selector;
         r = sel ? bh_node_selector_match(sel, n->name, &n->obj->labels, &c->err) : 1;
         if (r < 0) {
             (void)sched_error(c, PL_DYNAMIC_RESOURCES, "%s", c->err.msg);
@@ -394,6 +401,12 @@ bool sched_claims_reserve(struct cycle *c, const struct candidate *k)
     return true;
 }
 
+void sched_claims_unreserve(struct cycle *c, const struct candidate *k)
+{
+    for (size_t i = 0; k->set && i < k->set->n; i++)
+        bh_dra_unreserve(c->s->model, k->set->claims[i]->metadata.uid);
+}
+
 /* ---- when no node fits ---- */
 
 /* Gives one allocation back that nobody else uses and that keeps the pod from every node. */
@@ -403,7 +416,7 @@ static bool deallocate(struct cycle *c)
         struct bh_resource_v1_resource_claim cl;
         size_t others = 0;
 
-        if (!c->unavailable[i])
+        if (!c->unavailable[i] || c->claims[i].pending)
             continue;
         cl = *c->claims[i].c;
         for (size_t k = 0; k < cl.status.reserved_for.n; k++)

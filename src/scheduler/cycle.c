@@ -280,6 +280,8 @@ static void post_filter(struct cycle *c)
                 return;
             }
             why = sched_claims_postfilter(c);
+        } else if (c->in_gang) {
+            why = bh_str_fmt(c->a, "preemption: %.*s", BH_SF(c->gang_why));
         } else if ((r = sched_preempt(c, &why)) == PREEMPT_DONE) {
             return;
         } else {
@@ -287,56 +289,77 @@ static void post_filter(struct cycle *c)
         }
         said = said.n ? bh_str_fmt(c->a, "%.*s, %.*s", BH_SF(said), BH_SF(why)) : why;
     }
-    if (r == PREEMPT_NOTHING)
+    if (r == PREEMPT_NOTHING && !c->in_gang)
         sched_nominate(c->pod, NULL);
     c->postfilter_msg = said;
 }
 
+/* Why there is no place. What can be freed is set free. */
+struct bh_str sched_failure_text(struct cycle *c)
+{
+    if (c->err.code != BH_OK)
+        return bounded(bh_str_dup(c->a, bh_s(c->err.msg)));
+    if (!c->s->nodes.n)
+        return BH_S("no nodes available to schedule pods");
+    post_filter(c);
+    return bounded(explained(c, sched_message(c)));
+}
+
 static void failed(struct cycle *c)
 {
+    bool error = c->err.code != BH_OK;
     struct bh_str m;
 
-    if (c->err.code != BH_OK) {
-        m = bh_str_dup(c->a, bh_s(c->err.msg));
+    if (error || !c->s->nodes.n)
         sched_nominate(c->pod, NULL);
+    m = sched_failure_text(c);
+    if (error) {
         sched_requeue(c->s, c->pod, 0, true);
-        sched_say(c->s, c->pod, "SchedulerError", bounded(m), true);
+        sched_say(c->s, c->pod, "SchedulerError", m, true);
         return;
     }
-    if (!c->s->nodes.n) {
-        sched_nominate(c->pod, NULL);
-        sched_requeue(c->s, c->pod, 1u << PL_NONE, false);
-        sched_say(c->s, c->pod, "Unschedulable", BH_S("no nodes available to schedule pods"), true);
-        return;
-    }
-    post_filter(c);
-    m = bounded(explained(c, sched_message(c)));
     if (!c->rejected_by)
         c->rejected_by = 1u << PL_NONE;
     /* A pod that something is being freed for is not like the others. */
-    if (!c->pod->nominated && !c->prefilter_msg.n && !c->ext)
+    if (!c->pod->nominated && !c->prefilter_msg.n && !c->ext && c->s->nodes.n)
         sched_failure_note(c->s, c->pod, c->rejected_by, m);
     sched_requeue(c->s, c->pod, c->rejected_by, false);
     sched_say(c->s, c->pod, "Unschedulable", m, true);
 }
 
-/* From here on the pod is on its node for everybody. */
-static void decided(struct cycle *c, const struct candidate *k)
+const struct candidate *sched_decide(struct cycle *c)
 {
-    struct spod *pod = c->pod;
+    struct bh_scheduler *s = c->s;
+    const struct candidate *k;
+    struct candidate *one;
 
-    sched_nominate(pod, NULL);
-    sched_node_add_pod(c->s, k->node, pod);
-    pod->assumed = true;
-    pod->where = POD_BINDING;
-    sched_bind(c, k);
+    c->counts = bh_new_n(c->a, uint32_t, R_TEXT);
+    c->verdicts = bh_arena_alloc(c->a, s->nodes.n + 1);
+    if (!s->nodes.n || !sched_prefilter(c))
+        return NULL;
+    one = bh_new(c->a, struct candidate);
+    one->node = sched_kind_choose(c, nodes_to_find(c->prof, s->nodes.n));
+    if (one->node)
+        return one;
+    if (!find_nodes(c) || !c->feasible_n)
+        return NULL;
+    if (c->feasible_n > 1)
+        sched_score(c);
+    k = best(c);
+    return sched_claims_reserve(c, k) ? k : NULL;
+}
+
+void sched_commit(struct cycle *c, const struct candidate *k, struct bind_group *bg)
+{
+    sched_nominate(c->pod, NULL);
+    c->pod->assumed = true;
+    c->pod->where = POD_BINDING;
+    sched_bind(c, k, bg);
 }
 
 static void attempt(struct bh_scheduler *s, struct spod *pod)
 {
-    struct bh_arena *a = s->attempt_arena;
-    struct cycle c = {.s = s, .pod = pod, .prof = pod->prof, .a = a};
-    struct candidate one = {0};
+    struct cycle c = {.s = s, .pod = pod, .prof = pod->prof, .a = s->attempt_arena};
     const struct candidate *k;
     const struct failure *f;
 
@@ -347,33 +370,20 @@ static void attempt(struct bh_scheduler *s, struct spod *pod)
         sched_say(s, pod, "Unschedulable", f->message, true);
         return;
     }
-    c.counts = bh_new_n(a, uint32_t, R_TEXT);
-    c.verdicts = bh_arena_alloc(a, s->nodes.n + 1);
-    if (!s->nodes.n || !sched_prefilter(&c)) {
+    k = sched_decide(&c);
+    if (!k) {
         failed(&c);
         return;
     }
-    one.node = sched_kind_choose(&c, nodes_to_find(c.prof, s->nodes.n));
-    if (one.node) {
-        decided(&c, &one);
-        return;
-    }
-    if (!find_nodes(&c) || !c.feasible_n) {
-        failed(&c);
-        return;
-    }
-    if (c.feasible_n > 1)
-        sched_score(&c);
-    k = best(&c);
-    if (!sched_claims_reserve(&c, k)) {
-        failed(&c);
-        return;
-    }
-    decided(&c, k);
+    sched_node_add_pod(s, k->node, pod);
+    sched_commit(&c, k, NULL);
 }
 
 void sched_attempt(struct bh_scheduler *s, struct spod *pod)
 {
-    attempt(s, pod);
+    if (pod->gang && s->inf_podgroups)
+        sched_gang_attempt(s, pod);
+    else
+        attempt(s, pod);
     bh_arena_reset(s->attempt_arena);
 }

@@ -1,6 +1,7 @@
 /* Image locality: nodes that hold the pod's images score higher, the more the larger and rarer.
  *
- * Per image the scheduler counts the nodes that have it; a node keeps name -> size.
+ * Per image the scheduler counts the nodes that have it. An image is as large as the node says that
+ * had it first (upstream's rule): a node keeps only which images it has.
  */
 #include "scheduler/sched_int.h"
 
@@ -9,18 +10,30 @@
 #define IMAGES_MAX 256 /* per node; kubelets report 50 */
 #define MAX_SCORE  100
 
-struct node_image {
+struct image {
     int64_t size;
+    uint32_t nodes;
 };
 
-static void count(struct bh_scheduler *s, struct bh_str name, int by)
+static struct image *image_add(struct bh_scheduler *s, struct bh_str name, int64_t size)
 {
-    intptr_t n = (intptr_t)bh_map_get(&s->images, name) + by;
+    struct image *im = bh_map_get(&s->images, name);
 
-    if (n > 0)
-        (void)bh_map_put(&s->images, name, (void *)n);
-    else
-        (void)bh_map_del(&s->images, name);
+    if (!im) {
+        im = bh_calloc(1, sizeof(*im));
+        im->size = size;
+        (void)bh_map_put(&s->images, name, im);
+    }
+    im->nodes++;
+    return im;
+}
+
+static void image_drop(struct bh_scheduler *s, struct bh_str name, struct image *im)
+{
+    if (--im->nodes)
+        return;
+    (void)bh_map_del(&s->images, name);
+    bh_free(im);
 }
 
 void sched_images_clear(struct bh_scheduler *s, struct snode *n)
@@ -29,10 +42,8 @@ void sched_images_clear(struct bh_scheduler *s, struct snode *n)
     size_t it = 0;
     void *v;
 
-    while (bh_map_next(&n->images, &it, &name, &v)) {
-        count(s, name, -1);
-        bh_free(v);
-    }
+    while (bh_map_next(&n->images, &it, &name, &v))
+        image_drop(s, name, v);
     bh_map_done(&n->images);
 }
 
@@ -61,16 +72,10 @@ void sched_images_read(struct bh_scheduler *s, struct snode *n)
     sched_images_changed(s);
     sched_images_clear(s, n);
     for (size_t i = 0; i < v->n && i < IMAGES_MAX; i++)
-        for (size_t k = 0; k < v->p[i].names.n; k++) {
-            struct node_image *im = bh_malloc(sizeof(*im)), *old;
-
-            im->size = v->p[i].size_bytes;
-            old = bh_map_put(&n->images, v->p[i].names.p[k], im);
-            if (old)
-                bh_free(old);
-            else
-                count(s, v->p[i].names.p[k], 1);
-        }
+        for (size_t k = 0; k < v->p[i].names.n; k++)
+            if (!bh_map_get(&n->images, v->p[i].names.p[k]))
+                (void)bh_map_put(&n->images, v->p[i].names.p[k],
+                                 image_add(s, v->p[i].names.p[k], v->p[i].size_bytes));
 }
 
 /* "app" means "app:latest"; a port is no tag. */
@@ -90,12 +95,12 @@ static struct bh_str normal(struct bh_arena *a, struct bh_str image)
 static int64_t worth(struct cycle *c, struct bh_str image, const struct snode *n)
 {
     struct bh_str name = normal(c->a, image);
-    const struct node_image *im = bh_map_get(&n->images, name);
+    const struct image *im = bh_map_get(&n->images, name);
     double spread;
 
     if (!im)
         return 0;
-    spread = (double)(intptr_t)bh_map_get(&c->s->images, name) / (double)c->s->nodes.n;
+    spread = (double)im->nodes / (double)c->s->nodes.n;
     return (int64_t)((double)im->size * spread);
 }
 

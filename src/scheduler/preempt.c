@@ -12,13 +12,6 @@
 #include "data/time_fmt.h"
 #include "scheduler/sched_int.h"
 
-struct victims {
-    struct snode *node;
-    struct spod **p; /* most important first */
-    size_t n;
-    int64_t budget_violations;
-};
-
 struct budget {
     struct bh_str ns;
     struct bh_label_selector sel;
@@ -340,18 +333,18 @@ static void evict(struct cycle *c, struct spod *v, const struct snode *n)
              "Preempted by pod %.*s on node %.*s", BH_SF(c->pod->obj->uid), BH_SF(n->name));
 }
 
-static void take(struct cycle *c, const struct victims *v)
+void sched_preempt_take(struct cycle *c, struct snode *n, struct spod *const *victims, size_t k)
 {
-    bh_list_for_safe(it, &v->node->nominees)
+    bh_list_for_safe(it, &n->nominees)
     {
         struct spod *o = bh_container(it, struct spod, nominated_link);
 
         if (o->priority < c->pod->priority)
             sched_unnominate(c->s, o);
     }
-    sched_nominate(c->pod, v->node);
-    for (size_t i = 0; i < v->n; i++)
-        evict(c, v->p[i], v->node);
+    sched_nominate(c->pod, n);
+    for (size_t i = 0; i < k; i++)
+        evict(c, victims[i], n);
 }
 
 static bool preempted(const struct spod *pod)
@@ -390,8 +383,8 @@ static struct bh_str verdict_text(struct hunt *h)
     return sched_message(in);
 }
 
-/* *why: upstream's words, unless room is being made. */
-enum preempt_result sched_preempt(struct cycle *c, struct bh_str *why)
+enum preempt_result sched_preempt_find(struct cycle *c, struct bh_str *why,
+                                       const struct victims **ret)
 {
     struct hunt h = {.c = c};
     struct bh_scheduler *s = c->s;
@@ -431,6 +424,17 @@ enum preempt_result sched_preempt(struct cycle *c, struct bh_str *why)
     for (size_t i = 1; i < h.found_n; i++)
         if (better(&h.found[i], v))
             v = &h.found[i];
-    take(c, v);
+    *ret = v;
     return PREEMPT_DONE;
+}
+
+/* *why: upstream's words, unless room is being made. */
+enum preempt_result sched_preempt(struct cycle *c, struct bh_str *why)
+{
+    const struct victims *v = NULL;
+    enum preempt_result r = sched_preempt_find(c, why, &v);
+
+    if (r == PREEMPT_DONE)
+        sched_preempt_take(c, v->node, v->p, v->n);
+    return r;
 }

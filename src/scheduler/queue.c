@@ -261,7 +261,7 @@ static bool held_back(struct bh_scheduler *s, const struct spod *pod)
     uint32_t on = pod->prof->on[PT_PRE_ENQUEUE];
 
     return (on & 1u << PL_GATES && pod->p->spec.scheduling_gates.n) ||
-           (on & 1u << PL_DYNAMIC_RESOURCES && !claims_there(s, pod));
+           (on & 1u << PL_DYNAMIC_RESOURCES && !claims_there(s, pod)) || sched_gang_held(s, pod);
 }
 
 void sched_enqueue(struct bh_scheduler *s, struct spod *pod)
@@ -392,7 +392,7 @@ static bool helps(const struct spod *pod, enum plugin pl, const struct happening
 static void wake(struct bh_scheduler *s, struct spod *pod)
 {
     take_out(s, pod);
-    if (pod->p->spec.resource_claims.n && held_back(s, pod))
+    if ((pod->p->spec.resource_claims.n || pod->gang) && held_back(s, pod))
         gate(s, pod); /* a claim of it went meanwhile: it has to come back first */
     else
         put_back(s, pod);

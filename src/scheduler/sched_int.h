@@ -75,6 +75,8 @@ enum verdict {
 
 struct snode;
 struct sbind;
+struct bind_group;
+struct gang;
 struct pod_terms;
 
 enum pod_where {
@@ -120,7 +122,9 @@ struct spod {
     uint32_t rejected_by;   /* bits of enum plugin */
     struct claim_ref *refs; /* gated or waiting: under each of its claims in s->claim_pods */
     uint32_t refs_n;
-    uint64_t said; /* hash of the last condition written, 0: none */
+    uint64_t said;     /* hash of the last condition written, 0: none */
+    struct gang *gang; /* pods that are placed together; NULL: alone */
+    struct bh_link gang_link;
     struct snode *nominated;
     struct bh_link nominated_link; /* in nominated->nominees */
     struct sbind *bind;
@@ -145,6 +149,14 @@ struct failure {
     struct bh_str message; /* heap */
 };
 
+/* A PodGroup, there or named by pods, and the pods that name it. */
+struct gang {
+    char *key;          /* "ns/name", heap */
+    struct bh_obj *obj; /* referenced; NULL: not there (yet) */
+    struct bh_link members;
+    uint32_t n;
+};
+
 struct pod_list {
     struct spod **p;
     uint32_t n, cap;
@@ -167,7 +179,7 @@ struct snode {
     struct res_amount *xalloc, *xused; /* other resources */
     uint32_t xalloc_n, xused_n, xused_cap;
     struct pod_list affine; /* those of pods with terms */
-    struct bh_map images;   /* name -> struct node_image */
+    struct bh_map images;   /* name -> struct image of the scheduler */
 };
 
 struct node_list {
@@ -182,7 +194,7 @@ struct pod_heap {
 };
 
 /* A kind that a server may not serve: asked for once, then followed or left alone. */
-#define SCHED_OPTIONAL 11
+#define SCHED_OPTIONAL 12
 struct sched_optional {
     struct bh_scheduler *s;
     const struct bh_kind *kind;
@@ -211,7 +223,7 @@ struct bh_scheduler {
     struct bh_dra_model *model;
     struct bh_informer *inf_pods, *inf_nodes, *inf_claims, *inf_slices, *inf_classes, *inf_rules,
         *inf_pvcs, *inf_pvs, *inf_storage, *inf_csinodes, *inf_namespaces, *inf_pdbs, *inf_services,
-        *inf_rcs, *inf_rss, *inf_stss;
+        *inf_rcs, *inf_rss, *inf_stss, *inf_podgroups;
     struct sched_optional optional[SCHED_OPTIONAL];
     bool ready; /* everything is synced */
     /* Kept for their memory: of one attempt, and of small things that call nothing else. */
@@ -227,13 +239,14 @@ struct bh_scheduler {
     struct bh_map res_ids; /* resource name -> (void *)(id + 1) */
     struct bh_str *res_names;
     uint32_t res_n;
-    struct bh_map images;  /* image name -> (void *)(number of nodes that have it) */
+    struct bh_map images;  /* image name -> struct image */
     struct bh_map written; /* claim uid -> struct written */
 
     struct pod_heap active, backoff, error_backoff;
     struct bh_link waiting, gated;
     size_t waiting_n;
     size_t waiting_by[PL__MAX]; /* waiting pods that the plugin refused */
+    struct bh_map gangs;        /* "ns/name" -> struct gang */
     struct bh_map claim_pods;   /* "ns/name" -> struct claim_pods */
     uint64_t epoch;             /* counts events that may help anybody */
     struct bh_map failures;     /* bytes of a kind -> struct failure */
@@ -327,9 +340,12 @@ struct pod_claim {
     struct bh_obj *obj; /* the informer's; borrowed for the attempt */
     const struct bh_resource_v1_resource_claim *c;
     bool allocated;
-    bool mine;   /* reserved for this pod already */
-    bool broken; /* its devices failed to be bound, or took too long */
-    int ask_at;  /* index among those to be allocated, -1 */
+    /* What is allocated: by the claim's status, or by a member of the same group in this try. */
+    const struct bh_resource_v1_allocation_result *alloc;
+    bool pending; /* the latter */
+    bool mine;    /* reserved for this pod already */
+    bool broken;  /* its devices failed to be bound, or took too long */
+    int ask_at;   /* index among those to be allocated, -1 */
 };
 
 #define EXT_ANNOTATION "resource.kubernetes.io/extended-resource-claim"
@@ -348,6 +364,12 @@ struct ask_set {
     size_t n;
     const struct ext_claim *ext; /* the last of the claims, or NULL */
     struct bh_dra_ask *ask;      /* NULL: nothing */
+};
+
+/* A claim that a member of the group allocates in the try that goes on. */
+struct pending_claim {
+    struct bh_str uid;
+    const struct bh_resource_v1_allocation_result *alloc;
 };
 
 enum binding_state { BINDING_NONE, BINDING_READY, BINDING_PENDING, BINDING_FAILED };
@@ -387,6 +409,10 @@ struct cycle {
     uint32_t texts_n, texts_cap;
     uint32_t rejected_by;
     bool quiet; /* do not count reasons (dry runs) */
+    bool in_gang;
+    const struct pending_claim *pending;
+    size_t pending_n;
+    struct bh_str gang_why; /* why no room can be made for this member */
     struct bh_str prefilter_msg;
     bool prefilter_no_dra; /* refused before the plugin for claims had its state */
     struct candidate *feasible;
@@ -402,6 +428,11 @@ struct candidate {
 };
 
 void sched_attempt(struct bh_scheduler *s, struct spod *pod);
+/* The parts of an attempt. A place, with its devices reserved; NULL: none (err, or reasons). */
+const struct candidate *sched_decide(struct cycle *c);
+/* The pod, which is on its node by now, is bound; with the group, if it has one. */
+void sched_commit(struct cycle *c, const struct candidate *k, struct bind_group *bg);
+struct bh_str sched_failure_text(struct cycle *c);
 enum verdict sched_fail(struct cycle *c, enum plugin pl, enum verdict v, uint32_t reason);
 enum verdict sched_fail_text(struct cycle *c, enum plugin pl, enum verdict v, struct bh_str text);
 void sched_fail_text_n(struct cycle *c, struct bh_str text, uint32_t n);
@@ -442,6 +473,7 @@ bool sched_claims_there(struct bh_scheduler *s, const struct spod *pod, struct b
 bool sched_claims_prefilter(struct cycle *c);
 enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret);
 bool sched_claims_reserve(struct cycle *c, const struct candidate *k);
+void sched_claims_unreserve(struct cycle *c, const struct candidate *k);
 bool sched_owned_by(const struct bh_meta_v1_object_meta *m, struct bh_str uid);
 enum binding_state sched_binding_state(const struct bh_resource_v1_resource_claim *c,
                                        const struct bh_meta_v1_condition **ret_failure);
@@ -488,6 +520,17 @@ enum preempt_result {
     PREEMPT_NOTHING, /* no room can be made */
     PREEMPT_DONE,    /* room is being made, and the pod is nominated */
 };
+struct victims {
+    struct snode *node;
+    struct spod **p; /* most important first */
+    size_t n;
+    int64_t budget_violations;
+};
+/* Whom it would take; nobody goes yet. */
+enum preempt_result sched_preempt_find(struct cycle *c, struct bh_str *why,
+                                       const struct victims **ret);
+/* Nominates the pod and evicts the victims. */
+void sched_preempt_take(struct cycle *c, struct snode *n, struct spod *const *victims, size_t k);
 enum preempt_result sched_preempt(struct cycle *c, struct bh_str *why);
 
 /* ---- features.c: what nodes declare that they can do ---- */
@@ -495,8 +538,22 @@ void sched_features_read(struct snode *n);
 void sched_features_prefilter(struct cycle *c);
 enum verdict sched_features_filter(struct cycle *c, const struct snode *n);
 
+/* ---- gang.c ---- */
+void sched_gang_join(struct bh_scheduler *s, struct spod *pod);
+void sched_gang_leave(struct bh_scheduler *s, struct spod *pod);
+void sched_gang_put(struct bh_scheduler *s, struct bh_obj *group);
+void sched_gang_del(struct bh_scheduler *s, const struct bh_obj *group);
+void sched_gangs_done(struct bh_scheduler *s);
+/* PreEnqueue: its group is not there, or has too few members. */
+bool sched_gang_held(const struct bh_scheduler *s, const struct spod *pod);
+void sched_gang_wake(struct bh_scheduler *s, struct gang *g);
+void sched_gang_attempt(struct bh_scheduler *s, struct spod *first);
+
 /* ---- bind.c ---- */
-void sched_bind(struct cycle *c, const struct candidate *k);
+/* bg: bound only together with the others of the group; NULL: alone. */
+void sched_bind(struct cycle *c, const struct candidate *k, struct bind_group *bg);
+/* Room for one more; NULL begins a group. */
+struct bind_group *sched_bind_group_add(struct bind_group *bg);
 /* A claim changed for which a bind may wait. */
 void sched_bind_claim(struct bh_scheduler *s, const struct bh_obj *claim);
 void sched_bind_pod_gone(struct spod *pod);

@@ -8,6 +8,7 @@
 #include "api/gen/apps_v1.h"
 #include "api/gen/policy_v1.h"
 #include "api/gen/resource_v1beta2.h"
+#include "api/gen/scheduling_v1alpha2.h"
 #include "api/gen/storage_v1.h"
 #include "base/log.h"
 #include "scheduler/sched_int.h"
@@ -130,6 +131,7 @@ static void remove_pod(struct bh_scheduler *s, struct spod *pod)
         sched_node_del_pod(s, pod);
     if (n)
         sched_happened(s, &(struct happening){.ev = EV_POD_GONE, .node = n, .pod = pod});
+    sched_gang_leave(s, pod);
     (void)sched_pod_free(s, pod);
 }
 
@@ -143,10 +145,13 @@ static void pod_added(void *arg, struct bh_obj *o)
         return;
     pod = sched_pod_new(s, o);
     (void)bh_map_put(&s->pods, o->uid, pod);
+    sched_gang_join(s, pod);
     /* Room that an earlier life of ours began to make for it. */
     if (!p->spec.node_name.n && p->status.nominated_node_name.n)
         sched_nominate(pod, sched_node_get(s, p->status.nominated_node_name));
     place(s, pod);
+    if (pod->gang)
+        sched_gang_wake(s, pod->gang); /* perhaps it was the last one missing */
 }
 
 static void pod_deleted(void *arg, struct bh_obj *last)
@@ -492,12 +497,33 @@ static void namespace_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
         namespace_added(arg, o);
 }
 
+/* ---- pod groups ---- */
+
+static void group_added(void *arg, struct bh_obj *o)
+{
+    sched_gang_put(arg, o);
+}
+
+static void group_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    if (!bh_str_eq(old->uid, o->uid))
+        sched_gang_del(arg, old);
+    sched_gang_put(arg, o);
+}
+
+static void group_deleted(void *arg, struct bh_obj *last)
+{
+    sched_gang_del(arg, last);
+}
+
 /* ---- life ---- */
 
 static const struct bh_informer_ops volume_ops = {volume_added, volume_updated, volume_deleted,
                                                   on_synced};
 static const struct bh_informer_ops namespace_ops = {namespace_added, namespace_updated, NULL,
                                                      on_synced};
+static const struct bh_informer_ops group_ops = {group_added, group_updated, group_deleted,
+                                                 on_synced};
 static const struct bh_informer_ops quiet_ops = {NULL, NULL, NULL, on_synced};
 static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, on_synced};
 static const struct bh_informer_ops node_ops = {node_added, node_updated, node_deleted, on_synced};
@@ -569,6 +595,9 @@ static void probe_all(struct bh_scheduler *s)
          .ops = &quiet_ops,
          .informer = &s->inf_rcs},
         {.kind = &bh_apps_v1_replica_set_kind, .ops = &quiet_ops, .informer = &s->inf_rss},
+        {.kind = &bh_scheduling_v1alpha2_pod_group_kind,
+         .ops = &group_ops,
+         .informer = &s->inf_podgroups},
         {.kind = &bh_apps_v1_stateful_set_kind, .ops = &quiet_ops, .informer = &s->inf_stss},
     };
 
@@ -696,12 +725,14 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
         sched_dequeue(s, pod);
         sched_nominate(pod, NULL);
         sched_node_del_pod(s, pod);
+        sched_gang_leave(s, pod);
         (void)sched_pod_free(s, pod);
     }
     bh_map_done(&s->pods);
     sched_queue_done(s);
     sched_failures_done(s);
     sched_nodes_done(s);
+    sched_gangs_done(s);
     for (it = 0; bh_map_next(&s->written, &it, NULL, &v);)
         bh_free(v);
     bh_map_done(&s->written);

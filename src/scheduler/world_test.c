@@ -29,12 +29,17 @@ void world_init(struct world *w)
 
 void world_start(struct world *w)
 {
+    world_start_only(w);
+    world_run(w, 500);
+}
+
+void world_start_only(struct world *w)
+{
     struct bh_err err = {0};
 
     w->client = user(w, "system:kube-scheduler", NULL);
     w->sched = bh_scheduler_new(w->client, &w->opts, &err);
     BH_CHECK(w->sched != NULL);
-    world_run(w, 500);
 }
 
 void world_stop(struct world *w)

@@ -27,7 +27,8 @@ struct world {
 
 void world_init(struct world *w);
 void world_done(struct world *w);
-void world_start(struct world *w); /* the scheduler */
+void world_start(struct world *w); /* the scheduler, and lets it see what is there */
+void world_start_only(struct world *w);
 void world_stop(struct world *w);
 void world_run(struct world *w, int64_t ms);
 /* Waits for the answer; the status. */

@@ -1,0 +1,265 @@
+/* Pods that are placed together, or not at all. */
+#include "api/gen/scheduling_v1.h"
+#include "api/gen/scheduling_v1alpha2.h"
+#include "scheduler/sched_int.h"
+#include "scheduler/world_test.h"
+
+#define WAITING                                                                                    \
+    "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, one or "   \
+    "more plugins asked to wait and no plugin rejected pod"
+
+static void group(struct world *w, const char *name, int min_count)
+{
+    struct bh_str body =
+        bh_str_fmt(w->a,
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"schedulingPolicy\":{\"gang\":{"
+                   "\"minCount\":%d}}}}",
+                   name, min_count);
+
+    BH_EQ(world_create(w, &bh_scheduling_v1alpha2_pod_group_kind, "default", body.p), 201);
+}
+
+static void member(struct world *w, const char *name, const char *of, const char *cpu,
+                   const char *more)
+{
+    world_pod(w, name, cpu,
+              bh_str_fmt(w->a, "\"schedulingGroup\":{\"podGroupName\":\"%s\"}%s%s", of,
+                         *more ? "," : "", more)
+                  .p);
+}
+
+static struct bh_str claim_of(struct world *w, const char *claim)
+{
+    return bh_str_fmt(w->a, "\"resourceClaims\":[{\"name\":\"d\",\"resourceClaimName\":\"%s\"}]",
+                      claim);
+}
+
+static const struct bh_meta_v1_condition *scheduled(struct world *w, const char *name)
+{
+    const struct bh_scheduling_v1alpha2_pod_group *g =
+        world_get(w, &bh_scheduling_v1alpha2_pod_group_kind, "default", name);
+
+    return g && g->status.conditions.n ? &g->status.conditions.p[0] : NULL;
+}
+
+static int bound(struct world *w, const char *prefix, int n)
+{
+    int k = 0;
+
+    for (int i = 0; i < n; i++)
+        k += world_node_of(w, bh_str_fmt(w->a, "%s%d", prefix, i).p).n > 0;
+    return k;
+}
+
+BH_TEST(a_gang_waits_for_its_group_and_its_members)
+{
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_start(&w);
+    member(&w, "p0", "g", "1", "");
+    world_run(&w, 500);
+    BH_STREQ(world_node_of(&w, "p0"), "");
+    group(&w, "g", 3);
+    member(&w, "p1", "g", "1", "");
+    world_run(&w, 500);
+    BH_EQ(bound(&w, "p", 2), 0);
+    BH_STREQ(world_message(&w, "p0"), ""); /* too few: nothing was tried */
+    BH_EQ(w.sched->stats.attempts, 0);
+    member(&w, "p2", "g", "1", "");
+    world_run(&w, 500);
+    BH_EQ(bound(&w, "p", 3), 3);
+    BH_CHECK(scheduled(&w, "g") != NULL);
+    BH_STREQ(scheduled(&w, "g")->status, "True");
+    BH_STREQ(scheduled(&w, "g")->reason, "Scheduled");
+    member(&w, "p3", "g", "1", ""); /* one more than it has to have */
+    world_run(&w, 500);
+    BH_EQ(bound(&w, "p", 4), 4);
+    world_done(&w);
+}
+
+BH_TEST(all_or_nobody)
+{
+    struct world w;
+    uint64_t tried;
+
+    world_init(&w);
+    world_node(&w, "oak", "2", "");
+    world_start(&w);
+    group(&w, "g", 3);
+    for (int i = 0; i < 3; i++)
+        member(&w, bh_str_fmt(w.a, "p%d", i).p, "g", "1", "");
+    world_run(&w, 1000);
+    BH_EQ(bound(&w, "p", 3), 0);
+    BH_STREQ(world_message(&w, "p0"), WAITING);
+    BH_CHECK(bh_str_starts(world_message(&w, "p2"),
+                           BH_S("0/1 nodes are available: 1 Insufficient cpu.")));
+    BH_STREQ(scheduled(&w, "g")->reason, "Unschedulable");
+    BH_STREQ(scheduled(&w, "g")->message, "pod group is unschedulable");
+    /* Nothing of it is left behind: others have the room. */
+    world_pod(&w, "other", "2", "");
+    world_run(&w, 500);
+    BH_STREQ(world_node_of(&w, "other"), "oak");
+    tried = w.sched->stats.attempts;
+    world_run(&w, 60000); /* no hot loop */
+    BH_EQ(w.sched->stats.attempts, tried);
+    BH_EQ(world_delete(&w, &bh_core_v1_pod_kind, "default", "other"), 200);
+    world_run(&w, 500);
+    world_node(&w, "elm", "1", "");
+    world_run(&w, 20000);
+    BH_EQ(bound(&w, "p", 3), 3);
+    BH_STREQ(scheduled(&w, "g")->status, "True");
+    world_done(&w);
+}
+
+BH_TEST(members_without_a_gang_policy_go_one_by_one)
+{
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "2", "");
+    world_start(&w);
+    BH_EQ(world_create(&w, &bh_scheduling_v1alpha2_pod_group_kind, "default",
+                       "{\"metadata\":{\"name\":\"g\"},\"spec\":{\"schedulingPolicy\":{\"basic\":{}"
+                       "}}}"),
+          201);
+    for (int i = 0; i < 3; i++)
+        member(&w, bh_str_fmt(w.a, "p%d", i).p, "g", "1", "");
+    world_run(&w, 1000);
+    BH_EQ(bound(&w, "p", 3), 2);
+    BH_STREQ(scheduled(&w, "g")->status, "True");
+    world_done(&w);
+}
+
+BH_TEST(the_claims_of_a_gang_are_searched_together)
+{
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_node(&w, "elm", "4", "");
+    world_class(&w);
+    world_gpus(&w, "oak", 1, "");
+    world_gpus(&w, "elm", 1, "");
+    world_start(&w);
+    group(&w, "g", 2);
+    world_claim(&w, "a");
+    world_claim(&w, "b");
+    /* The first is content with any device; the second can only run on one node. */
+    member(&w, "p0", "g", "100m", claim_of(&w, "a").p);
+    member(&w, "p1", "g", "100m",
+           bh_str_fmt(w.a, "\"nodeSelector\":{\"kubernetes.io/hostname\":\"oak\"},%s",
+                      claim_of(&w, "b").p)
+               .p);
+    world_run(&w, 1000);
+    BH_STREQ(world_node_of(&w, "p0"), "elm");
+    BH_STREQ(world_node_of(&w, "p1"), "oak");
+    /* Three devices are too many: no device is held. */
+    group(&w, "h", 2);
+    world_claim(&w, "c");
+    world_claim(&w, "d");
+    world_gpus(&w, "fir", 1, "");
+    world_node(&w, "fir", "4", "");
+    member(&w, "q0", "h", "100m", claim_of(&w, "c").p);
+    member(&w, "q1", "h", "100m", claim_of(&w, "d").p);
+    world_run(&w, 2000);
+    BH_EQ(bound(&w, "q", 2), 0);
+    BH_STREQ(world_device(&w, "c"), "");
+    BH_STREQ(world_device(&w, "d"), "");
+    world_claim(&w, "e");
+    world_claim_pod(&w, "single", "e");
+    world_run(&w, 2000);
+    BH_STREQ(world_node_of(&w, "single"), "fir");
+    world_done(&w);
+}
+
+BH_TEST(members_share_a_claim_that_none_has_yet)
+{
+    struct world w;
+    const struct bh_resource_v1_resource_claim *c;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_node(&w, "elm", "4", "");
+    world_class(&w);
+    world_gpus(&w, "oak", 1, "");
+    world_start(&w);
+    group(&w, "g", 3);
+    world_claim(&w, "a");
+    for (int i = 0; i < 3; i++)
+        member(&w, bh_str_fmt(w.a, "p%d", i).p, "g", "100m", claim_of(&w, "a").p);
+    world_run(&w, 5000);
+    BH_STREQ(world_message(&w, "p0"), "");
+    BH_STREQ(world_message(&w, "p1"), "");
+    for (int i = 0; i < 3; i++)
+        BH_STREQ(world_node_of(&w, bh_str_fmt(w.a, "p%d", i).p), "oak");
+    c = world_get(&w, &bh_resource_v1_resource_claim_kind, "default", "a");
+    BH_CHECK(c && c->status.reserved_for.n == 3);
+    world_done(&w);
+}
+
+static bool evicted(struct world *w, const char *pod)
+{
+    const struct bh_core_v1_pod *p = world_get(w, &bh_core_v1_pod_kind, "default", pod);
+
+    return !p || w->got->deleting;
+}
+
+BH_TEST(nobody_is_evicted_for_half_a_gang)
+{
+    struct world w;
+
+    world_init(&w);
+    BH_EQ(world_create(&w, &bh_scheduling_v1_priority_class_kind, "",
+                       "{\"metadata\":{\"name\":\"high\"},\"value\":100}"),
+          201);
+    world_node(&w, "oak", "2", "");
+    world_start(&w);
+    world_pod(&w, "low0", "1", "");
+    world_pod(&w, "low1", "1", "");
+    world_run(&w, 500);
+    group(&w, "big", 3);
+    for (int i = 0; i < 3; i++)
+        member(&w, bh_str_fmt(w.a, "b%d", i).p, "big", "1", "\"priorityClassName\":\"high\"");
+    world_run(&w, 1000);
+    BH_CHECK(!evicted(&w, "low0") && !evicted(&w, "low1"));
+    BH_STREQ(world_message(&w, "b0"), WAITING);
+    group(&w, "g", 2);
+    for (int i = 0; i < 2; i++)
+        member(&w, bh_str_fmt(w.a, "p%d", i).p, "g", "1", "\"priorityClassName\":\"high\"");
+    world_run(&w, 1000);
+    BH_CHECK(evicted(&w, "low0") && evicted(&w, "low1"));
+    (void)world_delete(&w, &bh_core_v1_pod_kind, "default", "low0");
+    (void)world_delete(&w, &bh_core_v1_pod_kind, "default", "low1");
+    world_run(&w, 12000);
+    BH_EQ(bound(&w, "p", 2), 2);
+    BH_EQ(bound(&w, "b", 3), 0);
+    world_done(&w);
+}
+
+BH_TEST(a_new_scheduler_finishes_a_gang)
+{
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_class(&w);
+    world_gpus(&w, "oak", 4, "");
+    group(&w, "g", 3);
+    for (int i = 0; i < 3; i++) {
+        world_claim(&w, bh_str_fmt(w.a, "c%d", i).p);
+        member(&w, bh_str_fmt(w.a, "p%d", i).p, "g", "1",
+               claim_of(&w, bh_str_fmt(w.a, "c%d", i).p).p);
+    }
+    world_start(&w);
+    for (int ms = 0; ms < 40; ms++) { /* ended at any point of its writes, it begins again */
+        world_stop(&w);
+        w.client = NULL;
+        world_start_only(&w);
+        world_run(&w, ms % 7);
+    }
+    world_run(&w, 20000);
+    BH_EQ(bound(&w, "p", 3), 3);
+    world_done(&w);
+}
