@@ -221,6 +221,25 @@ static void taint_add(struct bh_arena *a, const struct gpu_driver *d,
     dev->taints.n = 1;
 }
 
+/* What counts for a device: its own faults, those of the GPU that it is part of, and for a GPU
+ * those of its partitions, which it contains. */
+static struct bh_health_verdict verdict(const struct gpu_driver *d, const struct bh_gpu *g)
+{
+    struct bh_health_verdict w = bh_health_judge(&d->health, policy(d), g->name);
+
+    for (size_t i = 0; g->partitions && i < d->profile.n; i++) {
+        const struct bh_gpu *o = &d->profile.gpus[i];
+        struct bh_health_verdict v;
+
+        if (!bh_str_eq(o->of, g->name) && !(g->of.n && bh_str_eq(o->name, g->of)))
+            continue;
+        v = bh_health_judge(&d->health, policy(d), o->name);
+        if (v.xid && (!w.xid || v.effect > w.effect))
+            w = v;
+    }
+    return w;
+}
+
 static struct bh_str health_text(struct bh_arena *a, const struct bh_health_verdict *v)
 {
     char when[BH_TIME_BUF];
@@ -238,10 +257,12 @@ static void publish(struct gpu_driver *d)
     BH_AUTO_ARENA a = bh_arena_new(0);
     struct bh_resource_v1_device *devs = bh_new_n(a, struct bh_resource_v1_device, d->profile.n);
     struct bh_device_health *health = bh_new_n(a, struct bh_device_health, d->profile.n);
+    struct bh_resource_v1_counter_set *counters;
+    size_t counters_n;
 
     for (size_t i = 0; i < d->profile.n; i++) {
         const struct bh_gpu *g = &d->profile.gpus[i];
-        struct bh_health_verdict v = bh_health_judge(&d->health, policy(d), g->name);
+        struct bh_health_verdict v = verdict(d, g);
 
         bh_gpu_to_device(a, g, i, &devs[i]);
         health[i] = (struct bh_device_health){.device = g->name, .healthy = true};
@@ -251,7 +272,8 @@ static void publish(struct gpu_driver *d)
         health[i].healthy = v.effect == BH_HEALTH_NONE;
         health[i].message = health_text(a, &v);
     }
-    bh_slice_publisher_set(d->pub, devs, d->profile.n);
+    counters_n = bh_gpu_counters(a, &d->profile, &counters);
+    bh_slice_publisher_set(d->pub, devs, d->profile.n, counters, counters_n);
     bh_dra_service_health(d->svc, health, d->profile.n);
 }
 

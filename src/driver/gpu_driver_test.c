@@ -36,7 +36,7 @@ __attribute__((constructor)) static void maybe_driver(int argc, char **argv)
 struct fix {
     struct bh_loop *l;
     struct bh_fake_api *api;
-    char dir[64], kubeconfig[96], data[96], cdi[96], dra[160], reg[160];
+    char dir[64], kubeconfig[96], data[96], cdi[96], dra[160], reg[160], profile[96];
     struct bh_proc *proc;
     bool running;
     int exit_code;
@@ -78,6 +78,8 @@ static void driver_start(struct fix *f)
                           "1",
                           "--cdi-dir",
                           f->cdi,
+                          f->profile[0] ? "--profile" : NULL,
+                          f->profile,
                           NULL};
     const struct bh_proc_opts o = {.file = "/proc/self/exe",
                                    .argv = argv,
@@ -315,6 +317,53 @@ BH_TEST(gpu_driver_publishes_prepares_and_survives)
     call(&f, f.cl, DRA "v1beta1.DRAPlugin/NodeUnprepareResources", claims_request(a, UID));
     BH_EQ(f.status, BH_GRPC_OK);
     BH_CHECK(!bh_fs_exists(spec));
+    fix_done(&f);
+}
+
+/* Taints of the published devices, one character each: T or '-'. */
+static const char *taints(struct fix *f, struct bh_arena *a)
+{
+    struct bh_str rest = bh_str_dup(a, bh_fake_api_first(f->api, SLICES));
+    char *ret = bh_new_n(a, char, 64);
+    size_t n = 0;
+    ptrdiff_t at;
+
+    while (n < 63 && (at = bh_str_find(rest, BH_S("{\"name\":\"gpu-"))) >= 0) {
+        ptrdiff_t next;
+
+        rest = bh_str_sub(rest, (size_t)at + 1, rest.n);
+        next = bh_str_find(rest, BH_S("{\"name\":\"gpu-"));
+        at = bh_str_find(bh_str_sub(rest, 0, next < 0 ? rest.n : (size_t)next),
+                         BH_S("\"effect\":\"NoExecute\""));
+        ret[n++] = at >= 0 ? 'T' : '-';
+    }
+    return ret;
+}
+
+static bool tainted_as(struct fix *f, const char *want)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+
+    return strcmp(taints(f, a), want) == 0;
+}
+
+BH_TEST(gpu_driver_taints_partitions)
+{
+    struct fix f;
+    size_t n;
+
+    fix_init(&f);
+    (void)snprintf(f.profile, sizeof(f.profile), "%s/profile.yaml", f.dir);
+    BH_EQ(bh_fs_write_plain(f.profile, BH_S("{count: 8, partitions: 2}"), 0644, NULL), 0);
+    driver_start(&f);
+    UNTIL(&f, bh_fake_api_count(f.api, SLICES) == 2);
+    UNTIL(&f, tainted_as(&f, "------------------------")); /* eight GPUs, their parts behind */
+    BH_EQ(bh_faults_set(f.data, BH_S("gpu-1"), 79, (struct bh_time){1700000000, 0}, NULL), 0);
+    UNTIL(&f, tainted_as(&f, "-T--------TT------------"));
+    BH_EQ(bh_faults_clear(f.data, BH_S("gpu-1"), 0, &n, NULL), 0);
+    BH_EQ(bh_faults_set(f.data, BH_S("gpu-7-part-1"), 79, (struct bh_time){1700000000, 0}, NULL),
+          0);
+    UNTIL(&f, tainted_as(&f, "-------T---------------T")); /* the whole contains it */
     fix_done(&f);
 }
 

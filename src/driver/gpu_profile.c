@@ -32,7 +32,18 @@ struct given {
     bool uuid, numa, root, bus, nvlink;
 };
 
-enum key_kind { K_TEXT, K_VERSION, K_QUANTITY, K_NUMA, K_ROOT, K_BUS, K_NVLINK, K_UUID };
+enum key_kind {
+    K_TEXT,
+    K_VERSION,
+    K_QUANTITY,
+    K_NUMA,
+    K_ROOT,
+    K_BUS,
+    K_NVLINK,
+    K_UUID,
+    K_PARTITIONS,
+    K_SHARED
+};
 
 static const struct {
     const char *name;
@@ -52,6 +63,8 @@ static const struct {
     {"pciBusID", K_BUS, offsetof(struct bh_gpu, pci_bus_id)},
     {"nvlinkDomain", K_NVLINK, offsetof(struct bh_gpu, nvlink_domain)},
     {"uuid", K_UUID, offsetof(struct bh_gpu, uuid)},
+    {"partitions", K_PARTITIONS, 0},
+    {"shared", K_SHARED, 0},
 };
 
 /* "580.65.06" becomes "580.65.6", "9.0" becomes "9.0.0": vendors do not write semantic versions. */
@@ -108,6 +121,28 @@ static int key_set_numa(const struct bh_jv *v, const char *at, struct bh_gpu *g,
     return 0;
 }
 
+static int key_set_partitions(const struct bh_jv *v, const char *at, struct bh_gpu *g,
+                              struct bh_err *err)
+{
+    int64_t i = 0;
+
+    if (v->kind != BH_JSON_NUM || !bh_json_num_i64(v->s, &i) || i < 0 || i == 1 ||
+        i > BH_PARTITIONS_MAX)
+        return bh_err_set(err, BH_E_INVALID, "%spartitions: must be an integer from 2 to %d, or 0",
+                          at, BH_PARTITIONS_MAX);
+    g->partitions = (int)i;
+    return 0;
+}
+
+static int key_set_shared(const struct bh_jv *v, const char *at, struct bh_gpu *g,
+                          struct bh_err *err)
+{
+    if (v->kind != BH_JSON_BOOL)
+        return bh_err_set(err, BH_E_INVALID, "%sshared: must be true or false", at);
+    g->shared = v->b;
+    return 0;
+}
+
 /* The text of a value that may be written as a number: memory and versions often are. */
 static bool scalar_text(const struct bh_jv *v, struct bh_str *ret)
 {
@@ -127,6 +162,10 @@ static int key_set(struct bh_arena *a, size_t k, const struct bh_jv *v, const ch
 
     if (keys[k].kind == K_NUMA)
         return key_set_numa(v, at, g, given, err);
+    if (keys[k].kind == K_PARTITIONS)
+        return key_set_partitions(v, at, g, err);
+    if (keys[k].kind == K_SHARED)
+        return key_set_shared(v, at, g, err);
     if (!(null_ok && v->kind == BH_JSON_NULL) && !scalar_text(v, &s))
         return bh_err_set(err, BH_E_INVALID, "%s%s: must be a string", at, name);
     if (v->kind != BH_JSON_NULL && (s.n == 0 || s.n > ATTR_MAX))
@@ -264,6 +303,52 @@ static int profile_count(const struct bh_jv *doc, const struct bh_jv *devices, s
     return 0;
 }
 
+/* ---- partitions ---- */
+
+static void partition_make(struct bh_arena *a, const struct bh_gpu *g, int i, struct bh_gpu *ret)
+{
+    struct bh_quantity q = {0};
+    struct bh_err err;
+
+    *ret = *g;
+    (void)!bh_quantity_parse(g->memory, &q, &err); /* it was checked */
+    ret->name = bh_str_fmt(a, "%.*s-part-%d", BH_SF(g->name), i);
+    ret->uuid = bh_str_fmt(
+        a, "MIG-%.*s",
+        BH_SF(bh_str_sub(derive_uuid(a, g->uuid, (size_t)i), 4, 40))); /* as the vendor's */
+    ret->memory =
+        bh_quantity_str(a, bh_quantity_i64(bh_quantity_value(q) / g->partitions, q.format));
+    ret->of = g->name;
+    ret->of_uuid = g->uuid;
+}
+
+static int partitions_add(struct bh_arena *a, struct bh_gpu_profile *p, struct bh_err *err)
+{
+    size_t n = p->n;
+    struct bh_gpu *all;
+
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->gpus[i].partitions && p->gpus[i].shared)
+            return bh_err_set(err, BH_E_INVALID,
+                              "shared: a GPU that is cut into partitions cannot be shared as well");
+        n += (size_t)p->gpus[i].partitions;
+    }
+    if (n > BH_GPUS_MAX)
+        return bh_err_set(err, BH_E_INVALID,
+                          "partitions: GPUs and partitions are %zu, more than %d", n, BH_GPUS_MAX);
+    if (n == p->n)
+        return 0;
+    all = bh_new_n(a, struct bh_gpu, n);
+    memcpy(all, p->gpus, p->n * sizeof(*all));
+    n = p->n;
+    for (size_t i = 0; i < p->n; i++)
+        for (int k = 0; k < all[i].partitions; k++)
+            partition_make(a, &all[i], k, &all[n++]);
+    p->gpus = all;
+    p->n = n;
+    return 0;
+}
+
 int bh_gpu_profile_load(struct bh_arena *a, struct bh_str text, size_t count, struct bh_str seed,
                         struct bh_gpu_profile *ret, struct bh_err *err)
 {
@@ -305,6 +390,8 @@ int bh_gpu_profile_load(struct bh_arena *a, struct bh_str text, size_t count, st
         layout(a, seed, i, &given, &p.gpus[i]);
     }
     r = unique_check(&p, err);
+    if (r == 0)
+        r = partitions_add(a, &p, err);
     if (r == 0)
         *ret = p;
     return r;
@@ -352,6 +439,53 @@ static void attr_int(struct attrs *as, const char *name, int64_t v)
 }
 
 /* The calls stand in the order of the keys' bytes, which the maps of the API demand. */
+static void attributes_make(struct attrs *as, const struct bh_gpu *g, size_t index)
+{
+    attr_str(as, "architecture", g->architecture);
+    attr_str(as, "brand", g->brand);
+    attr_version(as, "cudaComputeCapability", g->cuda_compute_capability);
+    attr_version(as, "cudaDriverVersion", g->cuda_driver_version);
+    attr_version(as, "driverVersion", g->driver_version);
+    attr_int(as, "index", (int64_t)index);
+    attr_str(as, "model", g->model);
+    attr_str(as, "nvlinkDomain", g->nvlink_domain);
+    attr_str(as, "parentUUID", g->of_uuid);
+    attr_str(as, "productName", g->product_name);
+    if (g->numa_node >= 0)
+        attr_int(as, "resource.kubernetes.io/numaNode", g->numa_node);
+    if (!g->of.n) /* tells one device from another; a partition has none of its own */
+        attr_str(as, "resource.kubernetes.io/pciBusID", g->pci_bus_id);
+    attr_str(as, "resource.kubernetes.io/pcieRoot", g->pcie_root);
+    attr_str(as, "type", g->of.n ? BH_S("partition") : BH_S("gpu"));
+    attr_str(as, "uuid", g->uuid);
+}
+
+/* How much may be taken of a shared GPU: whole gibibytes, one when nothing is said. */
+static struct bh_resource_v1_capacity_request_policy *share_policy(struct bh_arena *a)
+{
+    struct bh_resource_v1_capacity_request_policy *p =
+        bh_new(a, struct bh_resource_v1_capacity_request_policy);
+
+    p->default_ = BH_S("1Gi");
+    p->has_default = true;
+    p->valid_range = bh_new(a, struct bh_resource_v1_capacity_request_policy_range);
+    p->valid_range->min = p->valid_range->step = BH_S("1Gi");
+    p->valid_range->has_min = p->valid_range->has_step = true;
+    return p;
+}
+
+/* What a GPU or a partition takes of the counters of the GPU. */
+static void counters_make(struct bh_arena *a, struct bh_str memory, int64_t parts,
+                          struct bh_resource_v1_counter_map *ret)
+{
+    ret->p = bh_new_n(a, struct bh_resource_v1_counter_entry, 2);
+    ret->n = 2;
+    ret->p[0].key = BH_S("memory");
+    ret->p[0].value.value = memory;
+    ret->p[1].key = BH_S("partitions");
+    ret->p[1].value.value = bh_str_fmt(a, "%lld", (long long)parts);
+}
+
 void bh_gpu_to_device(struct bh_arena *a, const struct bh_gpu *g, size_t index,
                       struct bh_resource_v1_device *ret)
 {
@@ -360,25 +494,38 @@ void bh_gpu_to_device(struct bh_arena *a, const struct bh_gpu *g, size_t index,
         bh_new(a, struct bh_resource_v1_device_capacity_entry);
 
     *ret = (struct bh_resource_v1_device){.name = g->name};
-    attr_str(&as, "architecture", g->architecture);
-    attr_str(&as, "brand", g->brand);
-    attr_version(&as, "cudaComputeCapability", g->cuda_compute_capability);
-    attr_version(&as, "cudaDriverVersion", g->cuda_driver_version);
-    attr_version(&as, "driverVersion", g->driver_version);
-    attr_int(&as, "index", (int64_t)index);
-    attr_str(&as, "model", g->model);
-    attr_str(&as, "nvlinkDomain", g->nvlink_domain);
-    attr_str(&as, "productName", g->product_name);
-    if (g->numa_node >= 0)
-        attr_int(&as, "resource.kubernetes.io/numaNode", g->numa_node);
-    attr_str(&as, "resource.kubernetes.io/pciBusID", g->pci_bus_id);
-    attr_str(&as, "resource.kubernetes.io/pcieRoot", g->pcie_root);
-    attr_str(&as, "type", BH_S("gpu"));
-    attr_str(&as, "uuid", g->uuid);
+    attributes_make(&as, g, index);
     ret->attributes.p = as.p;
     ret->attributes.n = as.n;
     cap->key = BH_S("memory");
     cap->value.value = g->memory;
+    if (g->shared) {
+        ret->allow_multiple_allocations = ret->has_allow_multiple_allocations = true;
+        cap->value.request_policy = share_policy(a);
+    }
     ret->capacity.p = cap;
     ret->capacity.n = 1;
+    if (!g->partitions)
+        return;
+    ret->consumes_counters.p = bh_new(a, struct bh_resource_v1_device_counter_consumption);
+    ret->consumes_counters.n = 1;
+    ret->consumes_counters.p[0].counter_set = g->of.n ? g->of : g->name;
+    counters_make(a, g->memory, g->of.n ? 1 : g->partitions, &ret->consumes_counters.p[0].counters);
+}
+
+size_t bh_gpu_counters(struct bh_arena *a, const struct bh_gpu_profile *p,
+                       struct bh_resource_v1_counter_set **ret)
+{
+    size_t n = 0;
+
+    *ret = bh_new_n(a, struct bh_resource_v1_counter_set, p->n);
+    for (size_t i = 0; i < p->n; i++) {
+        const struct bh_gpu *g = &p->gpus[i];
+
+        if (g->of.n || !g->partitions)
+            continue;
+        (*ret)[n].name = g->name;
+        counters_make(a, g->memory, g->partitions, &(*ret)[n++].counters);
+    }
+    return n;
 }

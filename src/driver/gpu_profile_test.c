@@ -83,6 +83,12 @@ BH_TEST(profile_says_what_is_wrong)
         {"uuid: GPU-1", 1, "uuid: belongs to one device, under 'devices'"},
         {"count: 2", 3, "the profile has 2 devices, 3 were asked for"},
         {"count: 0", 0, "count: must be an integer from 1 to 1024"},
+        {"partitions: 1", 1, "partitions: must be an integer from 2 to 16, or 0"},
+        {"partitions: two", 1, "partitions: must be an integer from 2 to 16, or 0"},
+        {"partitions: 16", 1000, "partitions: GPUs and partitions are 17000, more than 1024"},
+        {"shared: 1", 1, "shared: must be true or false"},
+        {"{shared: true, partitions: 2}", 1,
+         "shared: a GPU that is cut into partitions cannot be shared as well"},
         {"devices: 3", 0, "devices: must be a list"},
         {"devices: [1]", 0, "devices[0]: must be a map"},
         {"devices: [{pciBusID: \"0000:01:00.9\"}]", 0,
@@ -100,4 +106,45 @@ BH_TEST(profile_says_what_is_wrong)
         BH_EQ(load(a, cases[i].text, cases[i].count, &p, &e), -BH_E_INVALID);
         BH_STREQ(bh_s(e.msg), cases[i].want);
     }
+}
+
+BH_TEST(profile_partitions)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_gpu_profile p = {0};
+    struct bh_resource_v1_counter_set *sets;
+    struct bh_resource_v1_device d;
+
+    BH_EQ(load(a, "devices: [{}, {partitions: 4}]", 0, &p, NULL), 0);
+    BH_EQ(p.n, 6);
+    BH_STREQ(p.gpus[1].name, "gpu-1");
+    BH_STREQ(p.gpus[2].name, "gpu-1-part-0");
+    BH_STREQ(p.gpus[5].name, "gpu-1-part-3");
+    BH_STREQ(p.gpus[5].memory, "36096Mi");
+    BH_CHECK(bh_str_starts(p.gpus[5].uuid, BH_S("MIG-")));
+    BH_CHECK(!bh_str_eq(p.gpus[4].uuid, p.gpus[5].uuid));
+    BH_EQ(bh_gpu_counters(a, &p, &sets), 1);
+    BH_STREQ(sets[0].name, "gpu-1");
+    BH_STREQ(sets[0].counters.p[0].value.value, "141Gi");
+    BH_STREQ(sets[0].counters.p[1].value.value, "4");
+    for (size_t i = 0; i < p.n; i++) {
+        bh_gpu_to_device(a, &p.gpus[i], i, &d);
+        for (size_t k = 1; k < d.attributes.n; k++)
+            BH_CHECK(bh_str_cmp(d.attributes.p[k - 1].key, d.attributes.p[k].key) < 0);
+        BH_EQ(d.consumes_counters.n, i > 0);
+        if (i > 0)
+            BH_STREQ(d.consumes_counters.p[0].counters.p[1].value.value, i == 1 ? "4" : "1");
+    }
+}
+
+BH_TEST(profile_shared)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_gpu_profile p = {0};
+    struct bh_resource_v1_device d;
+
+    BH_EQ(load(a, "shared: true", 1, &p, NULL), 0);
+    bh_gpu_to_device(a, &p.gpus[0], 0, &d);
+    BH_CHECK(d.allow_multiple_allocations);
+    BH_STREQ(d.capacity.p[0].value.request_policy->default_, "1Gi");
 }

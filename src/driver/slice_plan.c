@@ -82,14 +82,58 @@ static int64_t name_index(struct bh_str name, size_t width)
     return v;
 }
 
-/* Part i of the device list. */
+static size_t parts(size_t n, size_t each)
+{
+    return (n + each - 1) / each;
+}
+
+/* Slices of devices; at least one. */
+static size_t device_slices(const struct bh_slice_pool *w)
+{
+    return w->devices_n == 0 ? 1 : parts(w->devices_n, BH_SLICE_DEVICES);
+}
+
+static size_t slices(const struct bh_slice_pool *w)
+{
+    return device_slices(w) + parts(w->counters_n, BH_SLICE_COUNTERS);
+}
+
+/* Part i of the device list; nothing for the slices behind. */
 static void part(const struct bh_slice_pool *w, size_t i,
                  const struct bh_resource_v1_device **ret_p, size_t *ret_n)
 {
     size_t at = i * BH_SLICE_DEVICES;
 
-    *ret_n = w->devices_n - at < BH_SLICE_DEVICES ? w->devices_n - at : BH_SLICE_DEVICES;
+    *ret_n = 0;
+    if (i < device_slices(w))
+        *ret_n = w->devices_n - at < BH_SLICE_DEVICES ? w->devices_n - at : BH_SLICE_DEVICES;
     *ret_p = *ret_n > 0 ? w->devices + at : NULL;
+}
+
+/* The counters of slice i; nothing for the slices before. */
+static struct bh_resource_v1_counter_set_vec counters_of(const struct bh_slice_pool *w, size_t i)
+{
+    struct bh_resource_v1_counter_set_vec v = {NULL, 0};
+    size_t at;
+
+    if (i < device_slices(w))
+        return v;
+    at = (i - device_slices(w)) * BH_SLICE_COUNTERS;
+    v.n = w->counters_n - at < BH_SLICE_COUNTERS ? w->counters_n - at : BH_SLICE_COUNTERS;
+    /* Those who take it only read it. */
+    v.p = (struct bh_resource_v1_counter_set *)(uintptr_t)(w->counters + at);
+    return v;
+}
+
+static bool counters_equal(const struct bh_resource_v1_counter_set_vec *a,
+                           const struct bh_resource_v1_counter_set_vec *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (!bh_msg_equal(&bh_resource_v1_counter_set_type, &a->p[i], &b->p[i]))
+            return false;
+    return true;
 }
 
 /* A taint that stays keeps the time at which it began, unless the driver says another. */
@@ -122,6 +166,7 @@ static void spec_fill(struct bh_arena *a, const struct bh_slice_pool *w, size_t 
     part(w, i, &p, &src.devices.n);
     /* bh_msg_copy() only reads what src points to. */
     src.devices.p = (struct bh_resource_v1_device *)(uintptr_t)p;
+    src.shared_counters = counters_of(w, i);
     src.driver = w->driver;
     src.node_name = w->node;
     src.has_node_name = true;
@@ -156,13 +201,15 @@ static struct bh_resource_v1_resource_slice *slice_new(struct bh_arena *a,
 static bool slice_differs(const struct bh_slice_pool *w, size_t i, size_t count, int64_t generation,
                           const struct bh_resource_v1_resource_slice *s)
 {
+    struct bh_resource_v1_counter_set_vec counters = counters_of(w, i);
     const struct bh_resource_v1_device *p;
     size_t n;
 
     part(w, i, &p, &n);
     return !bh_str_eq(s->spec.pool.name, w->node) || s->spec.pool.generation != generation ||
            s->spec.pool.resource_slice_count != (int64_t)count || s->spec.node_selector != NULL ||
-           (s->spec.has_all_nodes && s->spec.all_nodes) || s->spec.shared_counters.n > 0 ||
+           (s->spec.has_all_nodes && s->spec.all_nodes) ||
+           !counters_equal(&s->spec.shared_counters, &counters) ||
            !bh_slice_devices_equal(s->spec.devices.p, s->spec.devices.n, p, n);
 }
 
@@ -176,8 +223,7 @@ void bh_slice_plan_make(struct bh_arena *a, const struct bh_slice_pool *want,
                         const struct bh_obj *const *existing, size_t existing_n,
                         struct bh_slice_plan *ret)
 {
-    size_t count =
-        want->devices_n == 0 ? 1 : (want->devices_n + BH_SLICE_DEVICES - 1) / BH_SLICE_DEVICES;
+    size_t count = slices(want);
     size_t width = hex_digits(count - 1) > PREFIX_MIN ? hex_digits(count - 1) : PREFIX_MIN;
     const struct bh_obj **match = bh_new_n(a, const struct bh_obj *, count);
     size_t missing = count, changed = 0;

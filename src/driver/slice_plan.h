@@ -16,8 +16,11 @@
     64 /* the API's limit for slices with tainted devices: fixed, so that a fault moves no device  \
         */
 
+#define BH_SLICE_COUNTERS 8 /* sets of shared counters in one slice: the API's limit */
+
 struct bh_arena;
 struct bh_obj;
+struct bh_resource_v1_counter_set;
 struct bh_resource_v1_device;
 struct bh_resource_v1_resource_slice;
 
@@ -25,6 +28,9 @@ struct bh_slice_pool {
     struct bh_str driver, node, node_uid; /* the pool is named after the node */
     const struct bh_resource_v1_device *devices;
     size_t devices_n; /* 0: one empty slice, "running, no devices" */
+    const struct bh_resource_v1_counter_set
+        *counters; /* in slices of their own, behind the others */
+    size_t counters_n;
 };
 
 enum bh_slice_verb { BH_SLICE_DELETE, BH_SLICE_UPDATE, BH_SLICE_CREATE };

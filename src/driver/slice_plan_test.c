@@ -33,8 +33,11 @@ static void fix_init(struct fix *f, size_t devices)
               0);
     for (size_t i = 0; i < devices; i++)
         bh_gpu_to_device(f->a, &p.gpus[i], i, &f->devs[i]);
-    f->pool = (struct bh_slice_pool){BH_S("gpu.bulkhead.dev"), BH_S("n1"), BH_S("uid-n1"), f->devs,
-                                     devices};
+    f->pool = (struct bh_slice_pool){.driver = BH_S("gpu.bulkhead.dev"),
+                                     .node = BH_S("n1"),
+                                     .node_uid = BH_S("uid-n1"),
+                                     .devices = f->devs,
+                                     .devices_n = devices};
 }
 
 static void fix_done(struct fix *f)
@@ -211,5 +214,39 @@ BH_TEST(slices_deleted_by_somebody_come_back)
     BH_EQ(p.ops[1].verb, BH_SLICE_CREATE);
     apply(&f, &p);
     BH_EQ(plan(&f).n, 0);
+    fix_done(&f);
+}
+
+BH_TEST(slices_of_shared_counters)
+{
+    struct bh_slice_plan p;
+    struct bh_resource_v1_counter_set *sets;
+    struct bh_gpu_profile gpus;
+    struct fix f;
+
+    fix_init(&f, 0);
+    BH_EQ(bh_gpu_profile_load(f.a, BH_S("{count: 10, partitions: 2}"), 0, BH_S("n1"), &gpus, NULL),
+          0);
+    f.devs = bh_new_n(f.a, struct bh_resource_v1_device, gpus.n);
+    for (size_t i = 0; i < gpus.n; i++)
+        bh_gpu_to_device(f.a, &gpus.gpus[i], i, &f.devs[i]);
+    f.pool.devices = f.devs;
+    f.pool.devices_n = gpus.n;
+    f.pool.counters_n = bh_gpu_counters(f.a, &gpus, &sets);
+    f.pool.counters = sets;
+    bh_slice_plan_make(f.a, &f.pool, f.objs, f.n, &p);
+    BH_EQ(p.n, 3); /* 30 devices, and ten sets of counters in slices of their own */
+    BH_EQ(p.ops[0].slice->spec.devices.n, 30);
+    BH_EQ(p.ops[0].slice->spec.shared_counters.n, 0);
+    BH_EQ(p.ops[1].slice->spec.devices.n, 0);
+    BH_EQ(p.ops[1].slice->spec.shared_counters.n, 8);
+    BH_EQ(p.ops[2].slice->spec.shared_counters.n, 2);
+    BH_EQ(p.ops[2].slice->spec.pool.resource_slice_count, 3);
+    apply(&f, &p);
+    bh_slice_plan_make(f.a, &f.pool, f.objs, f.n, &p);
+    BH_EQ(p.n, 0);
+    sets[9].counters.p[0].value.value = BH_S("1Gi");
+    bh_slice_plan_make(f.a, &f.pool, f.objs, f.n, &p);
+    BH_EQ(p.n, 1);
     fix_done(&f);
 }

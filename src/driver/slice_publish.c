@@ -39,6 +39,8 @@ struct bh_slice_publisher {
     struct bh_arena *want_arena;
     struct bh_resource_v1_device *want;
     size_t want_n;
+    struct bh_resource_v1_counter_set *counters;
+    size_t counters_n;
     bool have_want;
 
     struct bh_map own;           /* slice name to struct own * */
@@ -305,7 +307,8 @@ static void reconcile(void *arg)
     bh_assert(!p->plan_arena);
     p->plan_arena = bh_arena_new(0);
     collect(p);
-    pool = (struct bh_slice_pool){bh_s(p->driver), bh_s(p->node), p->node_uid, p->want, p->want_n};
+    pool = (struct bh_slice_pool){bh_s(p->driver), bh_s(p->node), p->node_uid,  p->want,
+                                  p->want_n,       p->counters,   p->counters_n};
     bh_slice_plan_make(p->plan_arena, &pool, (const struct bh_obj *const *)p->plan_objs,
                        p->plan_objs_n, &p->plan);
     p->plan_at = 0;
@@ -357,13 +360,19 @@ struct bh_slice_publisher *bh_slice_publisher_free(struct bh_slice_publisher *p)
 }
 
 void bh_slice_publisher_set(struct bh_slice_publisher *p,
-                            const struct bh_resource_v1_device *devices, size_t n)
+                            const struct bh_resource_v1_device *devices, size_t n,
+                            const struct bh_resource_v1_counter_set *counters, size_t counters_n)
 {
     bh_arena_reset(p->want_arena);
     p->want = bh_new_n(p->want_arena, struct bh_resource_v1_device, n > 0 ? n : 1);
     for (size_t i = 0; i < n; i++)
         bh_msg_copy(&bh_resource_v1_device_type, &p->want[i], &devices[i], p->want_arena);
     p->want_n = n;
+    p->counters =
+        bh_new_n(p->want_arena, struct bh_resource_v1_counter_set, counters_n > 0 ? counters_n : 1);
+    for (size_t i = 0; i < counters_n; i++)
+        bh_msg_copy(&bh_resource_v1_counter_set_type, &p->counters[i], &counters[i], p->want_arena);
+    p->counters_n = counters_n;
     p->have_want = true;
     p->settled = false;
     if (p->plan_arena)

@@ -11,6 +11,7 @@
 #include "base/str.h"
 
 struct bh_client;
+struct bh_resource_v1_counter_set;
 struct bh_resource_v1_device;
 struct bh_slice_publisher;
 
@@ -18,9 +19,10 @@ struct bh_slice_publisher *bh_slice_publisher_new(struct bh_client *c, const cha
                                                   const char *node);
 struct bh_slice_publisher *
 bh_slice_publisher_free(struct bh_slice_publisher *p); /* leaves the slices as they are */
-/* The wish: these devices, in this order. Copied. */
+/* The wish: these devices, in this order, and the counters that they share. Copied. */
 void bh_slice_publisher_set(struct bh_slice_publisher *p,
-                            const struct bh_resource_v1_device *devices, size_t n);
+                            const struct bh_resource_v1_device *devices, size_t n,
+                            const struct bh_resource_v1_counter_set *counters, size_t counters_n);
 /* All is written, as far as is known. */
 bool bh_slice_publisher_settled(const struct bh_slice_publisher *p);
 
