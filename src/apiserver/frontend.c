@@ -262,7 +262,7 @@ int bh_apiserver_listen(struct bh_apiserver *srv, const struct bh_apiserver_list
     struct bh_frontend *f = srv->front;
     struct bh_tls *tls = NULL;
     struct bh_listen_opts lo = {.host = o->bind_address, .port = o->port};
-    int r;
+    int port = 0, r;
 
     if (!f) {
         struct bh_http_server_opts ho = {.handler = handle, .pass_large_body = true};
@@ -279,11 +279,14 @@ int bh_apiserver_listen(struct bh_apiserver *srv, const struct bh_apiserver_list
     if (r < 0)
         return r;
     lo.tls = tls;
-    r = bh_http_server_listen(f->http, &lo, ret_port, err);
+    r = bh_http_server_listen(f->http, &lo, &port, err);
     (void)bh_tls_unref(tls);
-    if (r == 0)
-        srv->port = *ret_port;
-    return r;
+    if (r < 0)
+        return r;
+    srv->port = port;
+    if (ret_port)
+        *ret_port = port;
+    return 0;
 }
 
 struct bh_frontend *bh_frontend_free(struct bh_frontend *f)
