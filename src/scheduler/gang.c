@@ -28,9 +28,10 @@ struct member {
     struct spod *pod;
     bool had_place; /* in the first round, which is what messages are about */
     struct cycle c;
-    const struct candidate *k; /* its place; NULL: none was found */
-    struct snode *room;        /* where preemption would make room */
-    struct spod **victims;     /* taken off for the trial */
+    const struct candidate *k;   /* its place; NULL: none was found */
+    struct snode *was_nominated; /* a pod on its node is not counted as nominated, too */
+    struct snode *room;          /* where preemption would make room */
+    struct spod **victims;       /* taken off for the trial */
     size_t victims_n;
     struct bh_str message; /* of the first round, when it found none then */
     uint32_t rejected_by;
@@ -176,8 +177,10 @@ static void give_back(struct member *m)
 {
     struct bh_scheduler *s = m->c.s;
 
-    if (m->k || m->room)
+    if (m->k || m->room) {
         sched_node_del_pod(s, m->pod);
+        sched_nominate(m->pod, m->was_nominated);
+    }
     if (m->k)
         sched_claims_unreserve(&m->c, m->k);
     for (size_t i = 0; i < m->victims_n; i++)
@@ -191,6 +194,13 @@ static void give_all_back(struct attempt *t)
 {
     for (size_t i = t->n; i-- > 0;)
         give_back(&t->m[i]);
+}
+
+static void put_on(struct member *m, struct snode *n)
+{
+    m->was_nominated = m->pod->nominated;
+    sched_nominate(m->pod, NULL);
+    sched_node_add_pod(m->c.s, n, m->pod);
 }
 
 /* Room that preemption would make for this member. Devices are not taken from others for a group:
@@ -210,7 +220,7 @@ static void make_room(struct member *m)
     m->victims_n = v->n;
     for (size_t i = 0; i < v->n; i++)
         sched_node_del_pod(m->c.s, v->p[i]);
-    sched_node_add_pod(m->c.s, v->node, m->pod);
+    put_on(m, v->node);
 }
 
 /* What a member allocates its siblings may share within this try. */
@@ -237,7 +247,7 @@ static void try_member(struct attempt *t, struct member *m, bool first)
     m->k = sched_decide(&m->c);
     if (m->k) {
         m->had_place |= first;
-        sched_node_add_pod(t->s, m->k->node, m->pod);
+        put_on(m, m->k->node);
         note_pending(t, m);
         return;
     }

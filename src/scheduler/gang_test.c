@@ -263,3 +263,24 @@ BH_TEST(a_new_scheduler_finishes_a_gang)
     BH_EQ(bound(&w, "p", 3), 3);
     world_done(&w);
 }
+
+BH_TEST(victims_leave_one_by_one)
+{
+    struct world w;
+
+    world_init(&w);
+    BH_EQ(world_create(&w, &bh_scheduling_v1_priority_class_kind, "",
+                       "{\"metadata\":{\"name\":\"high\"},\"value\":100}"),
+          201);
+    world_node(&w, "oak", "2", "");
+    world_start(&w);
+    world_pod(&w, "low0", "1", "\"terminationGracePeriodSeconds\":0");
+    world_pod(&w, "low1", "1", "\"terminationGracePeriodSeconds\":0");
+    world_run(&w, 500);
+    group(&w, "g", 2);
+    member(&w, "p0", "g", "1", "\"priorityClassName\":\"high\"");
+    member(&w, "p1", "g", "1", "\"priorityClassName\":\"high\"");
+    world_run(&w, 15000);
+    BH_EQ(bound(&w, "p", 2), 2);
+    world_done(&w);
+}
