@@ -94,6 +94,13 @@ def plugin():
     out = run(*k.base[:1], "device", "list", env=env)
     check(out.count("gpu-") >= 8 and "NAME" not in out.split("\n")[1], "kubectl device list", out)
     check("kubectl-device" in run(*k.base[:1], "plugin", "list", env=env), "kubectl plugin list")
+    out = run(*k.base[:1], "device", "explain", "pod", "user", env=env)
+    device = re.search(r"^claim default/user-gpu-\S+: has gpu.bulkhead.dev/\S+/(gpu-\d)$", out, re.M)
+    check(device, "kubectl device explain names the devices of a pod that has them", out)
+    out = run(*k.base[:1], "device", "taint", device.group(1), "example.com/try:NoExecute", "--dry-run=server", env=env)
+    check(re.search(r"^default/user +\S+ +user-gpu-\S+ +at once$", out, re.M), "kubectl device taint --dry-run=server says who would go", out)
+    check(not k("get", "devicetaintrules", "--no-headers").strip(), "and changes nothing")
+    check("usage: bulkhead device taint" in run(*k.base[:1], "device", "taint", "--help", env=env), "help is printed, not refused")
     r = run(*k.base[:1], "device", "nonsense", env=env, ok=False)
     check(r.returncode == 2, "an unknown command is status 2", r)
 
