@@ -13,6 +13,7 @@
 #include "cli/explain.h"
 #include "data/json.h"
 #include "dra/node_selector.h"
+#include "scheduler/ext_claim.h"
 
 /* Nodes that are out of the question whatever their devices. */
 struct excluded {
@@ -35,6 +36,8 @@ struct explain {
     size_t uses_n, uses_cap;
     struct excluded *out;
     size_t out_n, out_cap;
+    struct sched_ext_resource *extended; /* that a claim is to be made for */
+    size_t extended_n;
     struct cli_explain e;
 };
 
@@ -94,6 +97,63 @@ static struct bh_str claim_name(const struct bh_core_v1_pod *p, size_t i)
     return (struct bh_str){NULL, 0};
 }
 
+/* Extended resources that device classes serve, as far as no claim was made for them. */
+static void claim_for_extended(struct explain *x)
+{
+    const struct bh_core_v1_pod_spec *s = &x->pod->spec;
+    struct bh_arena *a = x->api->a;
+    struct bh_resource_v1_resource_claim *c = bh_new(a, struct bh_resource_v1_resource_claim);
+    struct bh_core_v1_container_extended_resource_request_vec mappings;
+    struct sched_ext_resource *r = NULL;
+    size_t n = 0, cap = 0;
+
+    for (size_t i = 0; i < s->init_containers.n + s->containers.n; i++) {
+        const struct bh_core_v1_container *k = i < s->init_containers.n
+                                                   ? &s->init_containers.p[i]
+                                                   : &s->containers.p[i - s->init_containers.n];
+
+        for (size_t j = 0; j < k->resources.requests.n; j++) {
+            struct bh_str name = k->resources.requests.p[j].key;
+            struct bh_str class = bh_dra_class_of_resource(x->e.m, name);
+            bool again = false;
+
+            for (size_t y = 0; y < n; y++)
+                again = again || bh_str_eq(r[y].name, name);
+            if (!class.n || again)
+                continue;
+            bh_arena_grow(a, &r, &cap, n + 1, sizeof(*r));
+            r[n++] = (struct sched_ext_resource){name, bh_str_dup(a, class)};
+        }
+    }
+    if (n == 0)
+        return;
+    sched_ext_requests(a, s, r, n, &c->spec.devices.requests, &mappings);
+    c->metadata.namespace = x->subject->ns;
+    c->metadata.name = bh_str_fmt(a, "%.*s-extended-resources", BH_SF(x->subject->name));
+    c->metadata.uid = c->metadata.name;
+    use_add(x,
+            bh_str_fmt(a, "%.*s/%.*s (to be made for extended resources)", BH_SF(x->subject->ns),
+                       BH_SF(c->metadata.name)),
+            c);
+    x->extended = r;
+    x->extended_n = n;
+}
+
+/* A device plugin of the node serves one of them: then no claim is made there. */
+static struct bh_str plugin_serves(const struct explain *x, const struct bh_obj *o)
+{
+    const struct bh_core_v1_node *n = bh_obj_struct(o);
+
+    for (size_t i = 0; i < x->extended_n; i++) {
+        const struct bh_str *q = bh_str_map_get(&n->status.allocatable, x->extended[i].name);
+
+        if (q && !bh_str_eqc(*q, "0"))
+            return bh_str_fmt(x->api->a, "a device plugin of the node serves %.*s",
+                              BH_SF(x->extended[i].name));
+    }
+    return (struct bh_str){NULL, 0};
+}
+
 static int claims_of_pod(struct explain *x, struct bh_err *err)
 {
     const struct bh_core_v1_pod_extended_resource_claim_status *ext =
@@ -116,6 +176,8 @@ static int claims_of_pod(struct explain *x, struct bh_err *err)
         if (r < 0)
             return r;
     }
+    if (!ext)
+        claim_for_extended(x);
     return 0;
 }
 
@@ -224,6 +286,8 @@ static int nodes_pick(struct explain *x, struct bh_err *err)
         if (x->pod)
             why = pod_excludes(x, o);
         if (!why.n)
+            why = plugin_serves(x, o);
+        if (!why.n)
             why = claims_exclude(x, o);
         if (why.n)
             exclude(x, o->name, why);
@@ -286,11 +350,11 @@ static int read_all(struct explain *x, struct bh_err *err)
         r = device_api_list(x->api, &bh_core_v1_node_kind, &x->api->nodes, err);
     if (r == 0)
         r = device_api_list(x->api, &bh_resource_v1_device_class_kind, &x->api->classes, err);
-    if (r == 0)
-        r = subject_read(x, err);
-    if (r == 0)
-        r = nodes_pick(x, err);
-    return r;
+    if (r < 0)
+        return r;
+    model_fill(x);
+    r = subject_read(x, err);
+    return r < 0 ? r : nodes_pick(x, err);
 }
 
 /* ---- telling ---- */
@@ -470,10 +534,8 @@ int device_explain(const struct device_opts *o, struct bh_err *err)
     x.e.a = bh_arena_new(0);                  /* goes before the model, the objects after it */
     x.e.m = bh_dra_model_new(&f);
     r = read_all(&x, err);
-    if (r == 0) {
-        model_fill(&x);
+    if (r == 0)
         r = answer(&x, json);
-    }
     x.e.a = bh_arena_free(x.e.a);
     x.e.m = bh_dra_model_free(x.e.m);
     (void)bh_obj_unref(x.subject);

@@ -445,3 +445,30 @@ BH_TEST(device_explain_pod)
                       "\"reason\":\"Taint\",\"count\":1"));
     fix_done(&f);
 }
+
+BH_TEST(device_explain_extended_resources)
+{
+    struct fix f;
+
+    explain_init(&f);
+    put(&f, "/apis/resource.k8s.io/v1/deviceclasses/gpu",
+        "{\"kind\":\"DeviceClass\",\"apiVersion\":\"resource.k8s.io/v1\",\"metadata\":{\"name\":"
+        "\"gpu\"},\"spec\":{\"extendedResourceName\":\"example.com/gpu\"}}");
+    put(&f, "/api/v1/nodes/n2",
+        "{\"kind\":\"Node\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"n2\"},\"status\":{"
+        "\"allocatable\":{\"example.com/gpu\":\"8\"}}}");
+    put(&f, "/api/v1/namespaces/default/pods/p",
+        "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"p\",\"namespace\":"
+        "\"default\",\"uid\":\"u-p\"},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\","
+        "\"resources\":{\"requests\":{\"example.com/gpu\":\"1\"},\"limits\":{\"example.com/gpu\":"
+        "\"1\"}}}]}}");
+    BH_EQ(run(&f, "explain pod p"), 1);
+    BH_CHECK(said(&f, "claim default/p-extended-resources (to be made for extended resources): "
+                      "has no devices\n"));
+    BH_CHECK(said(&f, "not considered: 1 node (n2): a device plugin of the node serves "
+                      "example.com/gpu\n"));
+    BH_CHECK(said(&f, "request \"container-0-request-0\": 1 of class gpu wanted; 2 devices:\n"));
+    BH_CHECK(said(&f, "smallest change: free the device held by pod default/quick (claim quick); "
+                      "then it fits on node n1\n"));
+    fix_done(&f);
+}

@@ -368,9 +368,9 @@ void cli_explain_print(const struct cli_explain *e, const struct cli_group *g, s
         if (g[i].nodes_n == 1)
             bh_buf_addf(b, "node %.*s:\n", BH_SF(g[i].nodes[0]));
         else {
-            bh_buf_addf(b, "%zu nodes, named after the first (", g[i].nodes_n);
+            bh_buf_addf(b, "%zu nodes (", g[i].nodes_n);
             names_print(b, g[i].nodes, least(g[i].nodes_n, CLI_NAMED_MAX), g[i].nodes_n);
-            bh_buf_addz(b, "):\n");
+            bh_buf_addf(b, "), on %.*s for example:\n", BH_SF(g[i].nodes[0]));
         }
         if (g[i].error.n)
             bh_buf_addf(b, "  %.*s\n", BH_SF(g[i].error));

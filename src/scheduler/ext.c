@@ -7,17 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "scheduler/ext_claim.h"
 #include "scheduler/sched_int.h"
 
 #define EXT_MAX 64 /* resources of one pod: bits of a mask */
 
-struct ext_resource {
-    uint32_t id;
-    struct bh_str name, class;
-};
-
 struct ext_state {
-    struct ext_resource r[EXT_MAX];
+    uint32_t id[EXT_MAX];
+    struct sched_ext_resource r[EXT_MAX];
     size_t n;
 };
 
@@ -28,7 +25,8 @@ struct request {
 };
 
 struct builder {
-    struct cycle *c;
+    struct bh_arena *a;
+    const struct bh_core_v1_pod_spec *spec;
     struct bh_resource_v1_device_request *req;
     size_t req_n, req_cap;
     struct bh_core_v1_container_extended_resource_request *map;
@@ -50,7 +48,8 @@ bool sched_ext_prefilter(struct cycle *c)
             continue;
         if (!st)
             st = bh_new(c->a, struct ext_state);
-        st->r[st->n++] = (struct ext_resource){id, c->s->res_names[id], class};
+        st->id[st->n] = id;
+        st->r[st->n++] = (struct sched_ext_resource){c->s->res_names[id], class};
     }
     c->ext = st;
     return st != NULL;
@@ -62,7 +61,7 @@ uint64_t sched_ext_mask(const struct cycle *c, const struct snode *n)
     uint64_t mask = 0;
 
     for (size_t i = 0; c->ext && i < c->ext->n; i++)
-        if (sched_node_xalloc(n, c->ext->r[i].id) <= 0)
+        if (sched_node_xalloc(n, c->ext->id[i]) <= 0)
             mask |= (uint64_t)1 << i;
     return mask;
 }
@@ -70,7 +69,7 @@ uint64_t sched_ext_mask(const struct cycle *c, const struct snode *n)
 bool sched_ext_serves(const struct cycle *c, const struct snode *n, uint32_t id)
 {
     for (size_t i = 0; c->ext && i < c->ext->n; i++)
-        if (c->ext->r[i].id == id)
+        if (c->ext->id[i] == id)
             return sched_node_xalloc(n, id) <= 0;
     return false;
 }
@@ -106,7 +105,7 @@ static int64_t asked(const struct bh_core_v1_container *k, struct bh_str name, s
 static void map_to(struct builder *b, struct bh_str container_name, struct bh_str resource,
                    struct bh_str request)
 {
-    bh_arena_grow(b->c->a, &b->map, &b->map_cap, b->map_n + 1, sizeof(*b->map));
+    bh_arena_grow(b->a, &b->map, &b->map_cap, b->map_n + 1, sizeof(*b->map));
     b->map[b->map_n++] = (struct bh_core_v1_container_extended_resource_request){
         .container_name = container_name, .resource_name = resource, .request_name = request};
 }
@@ -114,12 +113,12 @@ static void map_to(struct builder *b, struct bh_str container_name, struct bh_st
 static void add_request(struct builder *b, const struct request *r, struct bh_str class)
 {
     struct bh_resource_v1_exact_device_request *e =
-        bh_new(b->c->a, struct bh_resource_v1_exact_device_request);
+        bh_new(b->a, struct bh_resource_v1_exact_device_request);
 
     e->device_class_name = class;
     e->allocation_mode = BH_S("ExactCount");
     e->count = r->count;
-    bh_arena_grow(b->c->a, &b->req, &b->req_cap, b->req_n + 1, sizeof(*b->req));
+    bh_arena_grow(b->a, &b->req, &b->req_cap, b->req_n + 1, sizeof(*b->req));
     b->req[b->req_n++] = (struct bh_resource_v1_device_request){.name = r->name, .exactly = e};
 }
 
@@ -128,18 +127,18 @@ static struct bh_str request_name(struct bh_arena *a, size_t container_at, size_
     return bh_str_fmt(a, "container-%zu-request-%zu", container_at, at);
 }
 
-static void one_resource(struct builder *b, const struct ext_resource *x)
+static void one_resource(struct builder *b, const struct sched_ext_resource *x)
 {
-    const struct bh_core_v1_pod_spec *spec = &b->c->pod->p->spec;
+    const struct bh_core_v1_pod_spec *spec = b->spec;
     size_t all = spec->init_containers.n + spec->containers.n, long_n = 0, at = 0, first_extra;
-    struct request *longs = bh_new_n(b->c->a, struct request, all), extra = {0};
+    struct request *longs = bh_new_n(b->a, struct request, all), extra = {0};
 
     for (size_t i = 0; i < all; i++) {
         int64_t q = long_lived(spec, i) ? asked(container(spec, i), x->name, &at) : 0;
 
         if (q <= 0)
             continue;
-        longs[long_n] = (struct request){request_name(b->c->a, i, at), i, q};
+        longs[long_n] = (struct request){request_name(b->a, i, at), i, q};
         add_request(b, &longs[long_n], x->class);
         map_to(b, container(spec, i)->name, x->name, longs[long_n].name);
         long_n++;
@@ -156,7 +155,7 @@ static void one_resource(struct builder *b, const struct ext_resource *x)
         if (got >= q)
             continue;
         if (q - got > extra.count)
-            extra = (struct request){request_name(b->c->a, i, at), i, q - got};
+            extra = (struct request){request_name(b->a, i, at), i, q - got};
         map_to(b, container(spec, i)->name, x->name, (struct bh_str){NULL, 0}); /* the extra one */
     }
     if (!extra.count)
@@ -176,10 +175,28 @@ static int by_name(const void *x, const void *y)
 
 static int by_resource(const void *x, const void *y)
 {
-    const struct ext_resource *a = *(const struct ext_resource *const *)x,
-                              *b = *(const struct ext_resource *const *)y;
+    const struct sched_ext_resource *a = x, *b = y;
 
     return bh_str_cmp(a->name, b->name);
+}
+
+void sched_ext_requests(struct bh_arena *a, const struct bh_core_v1_pod_spec *spec,
+                        struct sched_ext_resource *r, size_t n,
+                        struct bh_resource_v1_device_request_vec *ret,
+                        struct bh_core_v1_container_extended_resource_request_vec *ret_mappings)
+{
+    struct builder b = {.a = a, .spec = spec};
+
+    if (n)
+        qsort(r, n, sizeof(*r), by_resource);
+    for (size_t i = 0; i < n; i++)
+        one_resource(&b, &r[i]);
+    if (b.req_n)
+        qsort(b.req, b.req_n, sizeof(*b.req), by_name);
+    ret->p = b.req;
+    ret->n = b.req_n;
+    ret_mappings->p = b.map;
+    ret_mappings->n = b.map_n;
 }
 
 const struct ext_claim *sched_ext_claim(struct cycle *c, uint64_t mask)
@@ -187,19 +204,14 @@ const struct ext_claim *sched_ext_claim(struct cycle *c, uint64_t mask)
     const struct spod *pod = c->pod;
     struct ext_claim *e = bh_new(c->a, struct ext_claim);
     struct bh_resource_v1_resource_claim *cl = &e->claim;
-    const struct ext_resource *sorted[EXT_MAX];
-    struct builder b = {.c = c};
+    struct sched_ext_resource r[EXT_MAX];
     size_t n = 0;
     char uuid[37];
 
     for (size_t i = 0; i < c->ext->n; i++)
         if (mask & ((uint64_t)1 << i))
-            sorted[n++] = &c->ext->r[i];
-    qsort(sorted, n, sizeof(sorted[0]), by_resource);
-    for (size_t i = 0; i < n; i++)
-        one_resource(&b, sorted[i]);
-    if (b.req_n)
-        qsort(b.req, b.req_n, sizeof(*b.req), by_name);
+            r[n++] = c->ext->r[i];
+    sched_ext_requests(c->a, &pod->p->spec, r, n, &cl->spec.devices.requests, &e->mappings);
     bh_loop_uuid(c->s->loop, uuid);
     cl->metadata.name = BH_S("<extended-resources>");
     cl->metadata.generate_name =
@@ -216,10 +228,6 @@ const struct ext_claim *sched_ext_claim(struct cycle *c, uint64_t mask)
                                             .uid = bh_str_dup(c->a, pod->obj->uid),
                                             .controller = true,
                                             .has_controller = true};
-    cl->spec.devices.requests.p = b.req;
-    cl->spec.devices.requests.n = b.req_n;
-    e->mappings.p = b.map;
-    e->mappings.n = b.map_n;
     return e;
 }
 
