@@ -421,6 +421,8 @@ static void demand_unref(struct dra_demand *d)
                     sel_put(d->m, sub->sels[x]);
             }
     bh_free(d->bits);
+    bh_free(d->success);
+    bh_free(d->success_bits);
     (void)bh_arena_free(d->arena);
     bh_free(d);
 }
@@ -505,29 +507,74 @@ static void demand_sync(struct dra_demand *d)
 {
     struct bh_dra_model *m = d->m;
     size_t words = (m->idx_n + 63) / 64;
+    bool forget;
 
     dra_flush(m);
     if (words > d->words) {
         d->bits = bh_realloc(d->bits, words * sizeof(*d->bits));
+        d->success_bits = bh_realloc(d->success_bits, words * sizeof(*d->success_bits));
+        d->success = bh_realloc(d->success, 64 * words * sizeof(*d->success));
+        memset(d->success_bits + d->words, 0, (words - d->words) * sizeof(*d->success_bits));
         memset(d->bits + d->words, 0xff, (words - d->words) * sizeof(*d->bits));
         d->words = words;
     }
-    if (d->seen_epoch != m->epoch || (d->has_all && d->seen_taken != m->taken) ||
-        m->seq - d->seen_seq > DRA_LOG_LEN) {
+    forget = d->seen_epoch != m->epoch || (d->has_all && d->seen_taken != m->taken) ||
+             m->seq - d->seen_seq > DRA_LOG_LEN;
+    if (forget) {
         if (d->words)
             memset(d->bits, 0xff, d->words * sizeof(*d->bits));
     } else {
         for (uint64_t s = d->seen_seq; s != m->seq; s++) {
             uint32_t e = m->log[s % DRA_LOG_LEN], idx = e & ~DRA_LOG_TAKEN;
 
+            d->success_bits[idx / 64] &= ~(UINT64_C(1) << (idx % 64));
             /* Taking can only help those who want all that is left. */
             if (!(e & DRA_LOG_TAKEN) || d->has_all)
                 d->bits[idx / 64] |= UINT64_C(1) << (idx % 64);
         }
     }
+    if (d->words && (forget || d->seen_shared != m->shared))
+        memset(d->success_bits, 0, d->words * sizeof(*d->success_bits));
     d->seen_seq = m->seq;
     d->seen_epoch = m->epoch;
     d->seen_taken = m->taken;
+    d->seen_shared = m->shared;
+}
+
+void dra_demand_succeeded(struct dra_demand *d, const struct dra_node *n,
+                          enum bh_dra_scoring scoring, const struct bh_dra_result *r)
+{
+    demand_sync(d);
+    if (n->idx / 64 >= d->words)
+        return;
+    d->success[n->idx] = (struct dra_success){r->prefer, r->score, scoring};
+    d->success_bits[n->idx / 64] |= UINT64_C(1) << (n->idx % 64);
+}
+
+bool bh_dra_ask_recall(struct bh_dra_ask *q, struct bh_str node, enum bh_dra_scoring scoring,
+                       struct bh_dra_result *ret)
+{
+    const struct dra_node *n = dra_node_get(q->m, node);
+    const struct dra_demand *d = q->d;
+
+    if (!n || !n->known)
+        return false;
+    demand_sync(q->d);
+    if (n->idx / 64 >= d->words || !((d->success_bits[n->idx / 64] >> (n->idx % 64)) & 1) ||
+        d->success[n->idx].scoring != scoring)
+        return false;
+    *ret = (struct bh_dra_result){.score = d->success[n->idx].score,
+                                  .prefer = d->success[n->idx].prefer};
+    q->m->st.recalled++;
+    return true;
+}
+
+void bh_dra_ask_took(struct bh_dra_ask *q, struct bh_str node)
+{
+    const struct dra_node *n = dra_node_get(q->m, node);
+
+    if (n)
+        q->d->hint = n->idx;
 }
 
 void dra_demand_learn(struct dra_demand *d, const struct dra_node *n)

@@ -213,6 +213,14 @@ BH_MUST enum bh_dra_outcome bh_dra_allocate(struct bh_dra_ask *q, struct bh_str 
                                             const struct bh_dra_opts *opts, struct bh_arena *a,
                                             struct bh_dra_result *ret, struct bh_err *err);
 
+/* Whether an equal ask succeeded on this node, with this scoring, and nothing that it depends on
+ * changed since: then *ret has the score and preference that it would have again, and no
+ * allocations. */
+bool bh_dra_ask_recall(struct bh_dra_ask *q, struct bh_str node, enum bh_dra_scoring scoring,
+                       struct bh_dra_result *ret);
+/* The ask's allocation was taken on this node: where the ring of the next equal ask begins. */
+void bh_dra_ask_took(struct bh_dra_ask *q, struct bh_str node);
+
 /* ---- explaining
  * ------------------------------------------------------------------------------------------------------
  */
@@ -298,6 +306,7 @@ struct bh_dra_stats {
     uint64_t solved;
     uint64_t steps;
     uint64_t evaluations; /* CEL selectors run */
+    uint64_t recalled;    /* successes that were known */
     uint64_t remembered;  /* answers taken from memory instead */
     uint64_t views_built; /* node views computed */
     size_t nodes, slices, pools, devices, claims, asks;

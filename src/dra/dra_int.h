@@ -263,6 +263,12 @@ struct dra_dclaim {
     size_t cons_n;
 };
 
+struct dra_success {
+    int64_t prefer;
+    int32_t score;
+    enum bh_dra_scoring scoring;
+};
+
 struct dra_demand {
     struct bh_str key; /* owned by the map of the model too */
     struct bh_arena *arena;
@@ -280,8 +286,11 @@ struct dra_demand {
     uint64_t *bits;
     size_t words;
     uint64_t seen_seq; /* of the model's log of changes */
-    uint64_t seen_epoch, seen_taken;
+    uint64_t seen_epoch, seen_taken, seen_shared;
     uint32_t hint; /* node of the last success */
+    /* What the last successes were worth, where nothing changed since. */
+    struct dra_success *success; /* by node */
+    uint64_t *success_bits;
 };
 
 struct bh_dra_ask {
@@ -328,6 +337,7 @@ struct bh_dra_model {
     uint64_t views;       /* counts changes of open pools: views older than that are stale */
     uint64_t epoch;       /* counts changes that may let any demand succeed on any node */
     uint64_t taken;       /* counts devices of open pools that were taken */
+    uint64_t shared;      /* counts what was taken of pools that several nodes may see */
     bool quiet;           /* changes are not to be counted: they will be undone */
     struct bh_buf keybuf; /* for composite keys */
     uint32_t log[DRA_LOG_LEN];
@@ -395,6 +405,9 @@ const struct bh_quantity *dra_use_agg(const struct dra_use *u, struct bh_str key
 /* demand.c */
 void dra_demands_drop(struct bh_dra_model *m);                         /* classes changed */
 void dra_demand_learn(struct dra_demand *d, const struct dra_node *n); /* it failed there */
+/* It succeeded there. */
+void dra_demand_succeeded(struct dra_demand *d, const struct dra_node *n,
+                          enum bh_dra_scoring scoring, const struct bh_dra_result *r);
 int dra_sel_judge(struct bh_dra_model *m, struct dra_sel *s, struct dra_dev *d, struct bh_err *err);
 void dra_sels_done(struct bh_dra_model *m);
 void dra_sels_forget(struct bh_dra_model *m, uint32_t content_id);

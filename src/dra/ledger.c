@@ -196,6 +196,20 @@ static bool grants_eq(const struct dra_grants *a, const struct dra_grants *b)
     return true;
 }
 
+/* Whether other nodes than the device's own see that it was taken: all, or those with devices that
+ * draw on the same counters. */
+static bool concerns_others(const struct dra_dev *d)
+{
+    const struct dra_pool *p = d->slice->pool;
+
+    if (!d->slice->node || (p->n_counters && p->n > 16))
+        return true;
+    for (size_t i = 0; p->n_counters && i < p->n; i++)
+        if (p->slices[i]->node != d->slice->node)
+            return true;
+    return false;
+}
+
 /* Whoever may succeed now that a device changed hands shall try again. */
 static void log_use(struct bh_dra_model *m, const struct dra_use *u, bool take)
 {
@@ -207,6 +221,8 @@ static void log_use(struct bh_dra_model *m, const struct dra_use *u, bool take)
                 dra_log_node(m, d->slice->node, true);
             else if (!m->quiet)
                 m->taken++;
+            if (!m->quiet && concerns_others(d))
+                m->shared++;
             continue;
         }
         /* Counters reach as far as the pool does. */

@@ -655,6 +655,8 @@ static bool offered(struct world *w, const char *node)
     return false;
 }
 
+static size_t recalled; /* asks whose answer was known */
+
 /* Every node and claim: the same outcome, the same devices, and no node that fits is kept back. */
 static void compare(struct steps *s)
 {
@@ -662,6 +664,7 @@ static void compare(struct steps *s)
     struct bh_err err = {0};
 
     world_init(&at_once, NULL);
+    at_once.opts.scoring = s->w.opts.scoring;
     world_yaml(&at_once, free_claims);
     add_all(&at_once, s->nodes, NODES);
     add_all(&at_once, s->slices, SLICES);
@@ -672,7 +675,8 @@ static void compare(struct steps *s)
         for (unsigned n = 0; n < NODES; n++) {
             char claim[16], node[16];
             enum bh_dra_outcome x, y;
-            bool kept;
+            struct bh_dra_result was;
+            bool kept, known;
 
             (void)snprintf(claim, sizeof(claim), "default/f%u", c);
             (void)snprintf(node, sizeof(node), "node-%u", n);
@@ -680,7 +684,14 @@ static void compare(struct steps *s)
             x = world_allocate(&s->w, "no such node", claim); /* for the ask */
             kept = !offered(&s->w, node);
             BH_CHECK(kept == !bh_dra_ask_may_fit(s->w.ask, bh_s(node)));
+            known = bh_dra_ask_recall(s->w.ask, bh_s(node), s->w.opts.scoring, &was);
             x = world_allocate(&s->w, node, claim);
+            recalled += known;
+            if (known &&
+                (x != BH_DRA_OK || was.score != s->w.res.score || was.prefer != s->w.res.prefer))
+                bh_test_fail(__FILE__, __LINE__,
+                             "%s on %s: remembered as fitting with %d, is %d %d", claim, node,
+                             was.score, x, s->w.res.score);
             if (x != y || (x == BH_DRA_OK && strcmp(world_got(&s->w), world_got(&at_once)) != 0))
                 bh_test_fail(__FILE__, __LINE__, "%s on %s: %d %s, at once %d %s", claim, node, x,
                              world_got(&s->w), y, world_got(&at_once));
@@ -703,6 +714,7 @@ BH_TEST(property_step_by_step)
 
         memset(&s, 0, sizeof(s));
         world_init(&s.w, NULL);
+        s.w.opts.scoring = i % 2 ? BH_DRA_FIRST_FIT : BH_DRA_PACK;
         world_yaml(&s.w, free_claims);
         for (unsigned k = 0; k < 60; k++) {
             switch (rnd(10)) {
@@ -740,4 +752,5 @@ BH_TEST(property_step_by_step)
         for (size_t k = 0; k < OURS; k++)
             bh_free(s.ours[k]);
     }
+    BH_CHECK(recalled > 0);
 }

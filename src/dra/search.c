@@ -479,5 +479,7 @@ enum bh_dra_outcome bh_dra_allocate(struct bh_dra_ask *q, struct bh_str node,
         dra_ledger_release(c.m, c.opts->released, c.opts->released_n, true);
     else if (out == BH_DRA_NO_SOLUTION || out == BH_DRA_NODE_ERROR || out == BH_DRA_SPENT)
         dra_demand_learn(c.d, c.node);
+    else if (out == BH_DRA_OK)
+        dra_demand_succeeded(c.d, c.node, c.opts->scoring, ret);
     return out;
 }

@@ -366,7 +366,9 @@ enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candid
         return sched_fail_text(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE,
                                BH_S("cannot schedule extended resource claim"));
     ret->set = set;
-    if (set->ask) {
+    /* Which devices an equal ask would get is asked again if this becomes the node. */
+    if (set->ask &&
+        (c->released_n || !bh_dra_ask_recall(set->ask, n->name, o.scoring, &ret->dra))) {
         if (!c->released_n && !bh_dra_ask_may_fit(set->ask, n->name))
             return sched_fail(c, PL_DYNAMIC_RESOURCES, no_devices, R_CLAIMS);
         switch (bh_dra_allocate(set->ask, n->name, &o, c->a, &ret->dra, &err)) {
@@ -386,8 +388,29 @@ enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candid
     return c->claims_n ? filter_allocated(c, n) : V_OK;
 }
 
-bool sched_claims_reserve(struct cycle *c, const struct candidate *k)
+/* The devices of a candidate that is known to have some. */
+static bool settle(struct cycle *c, struct candidate *k)
 {
+    struct bh_dra_opts o = {.scoring =
+                                c->s->opts.device_scoring_off ? BH_DRA_FIRST_FIT : BH_DRA_PACK};
+    struct bh_err err = {0};
+
+    if (!k->set || !k->set->ask)
+        return true;
+    if (!k->dra.allocations &&
+        bh_dra_allocate(k->set->ask, k->node->name, &o, c->a, &k->dra, &err) != BH_DRA_OK) {
+        (void)sched_error(c, PL_DYNAMIC_RESOURCES, "devices of node %.*s: %s", BH_SF(k->node->name),
+                          err.msg);
+        return false;
+    }
+    bh_dra_ask_took(k->set->ask, k->node->name);
+    return true;
+}
+
+bool sched_claims_reserve(struct cycle *c, struct candidate *k)
+{
+    if (!settle(c, k))
+        return false;
     for (size_t i = 0; k->set && i < k->set->n; i++) {
         struct bh_err err = {0};
 

@@ -254,9 +254,9 @@ static bool find_nodes(struct cycle *c)
     return true;
 }
 
-static const struct candidate *best(const struct cycle *c)
+static struct candidate *best(const struct cycle *c)
 {
-    const struct candidate *b = &c->feasible[0];
+    struct candidate *b = &c->feasible[0];
 
     for (size_t i = 1; i < c->feasible_n; i++)
         if (c->feasible[i].score > b->score)
@@ -330,8 +330,7 @@ static void failed(struct cycle *c)
 const struct candidate *sched_decide(struct cycle *c)
 {
     struct bh_scheduler *s = c->s;
-    const struct candidate *k;
-    struct candidate *one;
+    struct candidate *k, *one;
 
     c->counts = bh_new_n(c->a, uint32_t, R_TEXT);
     c->verdicts = bh_arena_alloc(c->a, s->nodes.n + 1);

@@ -472,7 +472,7 @@ bool sched_claims_there(struct bh_scheduler *s, const struct spod *pod, struct b
                         struct bh_str *why);
 bool sched_claims_prefilter(struct cycle *c);
 enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret);
-bool sched_claims_reserve(struct cycle *c, const struct candidate *k);
+bool sched_claims_reserve(struct cycle *c, struct candidate *k);
 void sched_claims_unreserve(struct cycle *c, const struct candidate *k);
 bool sched_owned_by(const struct bh_meta_v1_object_meta *m, struct bh_str uid);
 enum binding_state sched_binding_state(const struct bh_resource_v1_resource_claim *c,
