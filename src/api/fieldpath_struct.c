@@ -116,6 +116,19 @@ static void put(struct ctx *c, struct bh_fset **s, const struct bh_pe *pe, bool 
     n->below = bh_fset_union(c->a, n->below, below);
 }
 
+/* The very same value, parts that are shared included: a write of a status keeps the rest as it is.
+ * False says nothing. */
+static bool same_bytes(const struct bh_field *f, const void *l, const void *r)
+{
+    const void *p = bh_cat(l, f->off), *q = bh_cat(r, f->off);
+    size_t n = f->shape != BH_ONE ? sizeof(struct bh_vec)
+               : bh_is_ptr_msg(f) ? sizeof(void *)
+                                  : f->elem_size;
+
+    return memcmp(p, q, n) == 0 &&
+           (f->off_has == UINT32_MAX || bh_get_has(l, f) == bh_get_has(r, f));
+}
+
 /* Compares one place and files the result under pe in lv. */
 static void differ(struct ctx *c, const struct bh_field *f, bool elem, struct val l, struct val r,
                    const struct bh_pe *pe, struct level *lv);
@@ -131,6 +144,8 @@ static void differ_members(struct ctx *c, const struct bh_type *t, const void *l
                            lv);
             continue;
         }
+        if (l && r && same_bytes(f, l, r))
+            continue;
         struct val x = field_val(f, l), y = field_val(f, r);
 
         if (x.state == ABSENT && y.state == ABSENT)

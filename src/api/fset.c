@@ -237,23 +237,49 @@ struct bh_fset *bh_fset_of_paths(struct bh_arena *a, const char *const *paths, s
     return out->n ? out : NULL;
 }
 
+static bool is_one_of(const struct bh_pe *pe, const char *const *names, size_t n)
+{
+    for (size_t i = 0; pe->kind == BH_PE_FIELD && i < n; i++)
+        if (bh_str_eqc(pe->name, names[i]))
+            return true;
+    return false;
+}
+
+/* s without the members of these names. */
+static struct bh_fset *without(struct bh_arena *a, const struct bh_fset *s,
+                               const char *const *names, size_t n)
+{
+    struct bh_fset *out;
+    size_t i = 0;
+
+    while (s && i < s->n && !(s->p[i].member && is_one_of(&s->p[i].pe, names, n)))
+        i++;
+    if (!s || i == s->n)
+        return share(s);
+    out = bh_fset_new(a);
+    for (i = 0; i < s->n; i++)
+        push(a, out, &s->p[i].pe, s->p[i].member && !is_one_of(&s->p[i].pe, names, n),
+             s->p[i].below);
+    return out->n ? out : NULL;
+}
+
 struct bh_fset *bh_fset_strip_meta(struct bh_arena *a, const struct bh_fset *s)
 {
-    static const char *const nobody[] = {"apiVersion",
-                                         "kind",
-                                         "metadata",
-                                         "metadata.name",
-                                         "metadata.namespace",
-                                         "metadata.creationTimestamp",
-                                         "metadata.selfLink",
-                                         "metadata.uid",
-                                         "metadata.clusterName",
-                                         "metadata.generation",
-                                         "metadata.managedFields",
-                                         "metadata.resourceVersion"};
+    static const char *const top[] = {"apiVersion", "kind", "metadata"};
+    static const char *const meta[] = {"name",       "namespace",     "creationTimestamp",
+                                       "selfLink",   "uid",           "clusterName",
+                                       "generation", "managedFields", "resourceVersion"};
+    struct bh_fset *out = without(a, s, top, BH_COUNT(top)), *copy;
+    const struct bh_pe pe = {.kind = BH_PE_FIELD, .name = BH_S("metadata")};
+    const struct bh_fnode *m = bh_fset_find(out, &pe);
+    struct bh_fset *below = m ? without(a, m->below, meta, BH_COUNT(meta)) : NULL;
 
-    return bh_fset_difference(a, s,
-                              bh_fset_of_paths(a, nobody, sizeof(nobody) / sizeof(nobody[0])));
+    if (!m || below == m->below)
+        return out;
+    copy = bh_fset_new(a);
+    for (size_t i = 0; i < out->n; i++)
+        push(a, copy, &out->p[i].pe, out->p[i].member, &out->p[i] == m ? below : out->p[i].below);
+    return copy->n ? copy : NULL;
 }
 
 /* ---- fieldsV1 ---- */

@@ -298,8 +298,16 @@ const void *bh_obj_struct(const struct bh_obj *o)
 
 struct bh_str bh_obj_key(const struct bh_obj *o, char *buf, size_t n)
 {
-    int len = o->ns.n > 0 ? snprintf(buf, n, "%.*s/%.*s", BH_SF(o->ns), BH_SF(o->name))
-                          : snprintf(buf, n, "%.*s", BH_SF(o->name));
+    const struct bh_str parts[] = {o->ns, o->ns.n > 0 ? BH_S("/") : BH_S(""), o->name};
+    size_t at = 0;
 
-    return (struct bh_str){buf, len < 0 ? 0 : (size_t)len < n ? (size_t)len : n - 1};
+    for (size_t i = 0; i < BH_COUNT(parts); i++) {
+        size_t take = parts[i].n < n - 1 - at ? parts[i].n : n - 1 - at;
+
+        if (take)
+            memcpy(buf + at, parts[i].p, take);
+        at += take;
+    }
+    buf[at] = '\0';
+    return (struct bh_str){buf, at};
 }

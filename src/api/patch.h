@@ -38,6 +38,14 @@ BH_MUST int bh_patch_strategic(const struct bh_type *t, struct bh_str doc, struc
                                struct bh_arena *a, struct bh_buf *out, struct bh_strict *strict,
                                struct bh_err *err);
 
+/* The plain cases of a merge or strategic merge patch without any text: obj, a struct of type t
+ * that owns its parts, becomes what decoding the patched document gives. False: this patch is none
+ * of them (it deletes, instructs, is malformed, names unknown fields …); obj is then half changed,
+ * and one of the functions above has to be asked. What it takes gives neither errors nor strict
+ * texts. */
+BH_MUST bool bh_patch_struct(const struct bh_type *t, struct bh_str patch, bool strategic,
+                             void *obj, struct bh_arena *a);
+
 /* A JSON text as Go's %v prints the decoded value: map[a:1 b:[x y]]. What is no JSON stands as it
  * is. */
 void bh_go_print(struct bh_str json, struct bh_arena *a, struct bh_buf *out);

@@ -297,3 +297,78 @@ BH_TEST(patch_duplicates_are_noted)
           0);
     BH_STREQ(bh_strict_join(&j, a), "json patch duplicate field \"[0].value.k\"");
 }
+
+/* What the struct takes is what the document gives; what it leaves is left on purpose. */
+BH_TEST(patches_of_structs)
+{
+#define POD                                                                                        \
+    "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\",\"namespace\":\"n\","    \
+    "\"uid\":\"u\",\"labels\":{\"b\":\"1\",\"d\":\"2\"}},\"spec\":{\"containers\":[{\"name\":"     \
+    "\"c\","                                                                                       \
+    "\"image\":\"i\"}]},\"status\":{\"phase\":\"Pending\",\"conditions\":[{\"type\":\"A\","        \
+    "\"status\":"                                                                                  \
+    "\"False\"},{\"type\":\"B\",\"status\":\"True\"}]}}"
+    static const struct {
+        const char *patch;
+        bool merge, strategic; /* whether each is taken */
+    } cases[] = {
+        {"{}", true, true},
+        {"{\"status\":{\"phase\":\"Running\"}}", true, true},
+        {"{\"status\":{\"phase\":null}}", false, false},
+        {"{\"status\":{\"phase\":7}}", false, false},
+        {"{\"status\":{\"phase\":\"x\",\"phase\":\"y\"}}", false, false},
+        {"{\"status\":{\"fase\":\"x\"}}", false, false},
+        {"{\"status\":{\"startTime\":\"2026-01-02T03:04:05Z\",\"hostIP\":\"1.2.3.4\"}}", true,
+         true},
+        {"{\"status\":{\"startTime\":\"soon\"}}", false, false},
+        {"{\"status\":{\"conditions\":[{\"type\":\"B\",\"status\":\"False\"}]}}", true, true},
+        {"{\"status\":{\"conditions\":[{\"type\":\"C\",\"status\":\"True\"}]}}", true, false},
+        {"{\"status\":{\"conditions\":[{\"type\":\"B\",\"status\":\"False\"},{\"type\":\"A\","
+         "\"status\":\"True\"}]}}",
+         true, false},
+        {"{\"status\":{\"conditions\":[{\"$patch\":\"delete\",\"type\":\"B\"}]}}", false, false},
+        {"{\"status\":{\"conditions\":[{\"type\":\"C\",\"why\":\"?\"}]}}", false, false},
+        {"{\"status\":{\"conditions\":[]}}", true, false},
+        {"{\"status\":{\"resourceClaimStatuses\":[{\"name\":\"g\",\"resourceClaimName\":\"x\"}]}}",
+         true, true},
+        {"{\"status\":{\"podIPs\":[{\"ip\":\"1.2.3.4\"}]}}", true, true},
+        {"{\"metadata\":{\"labels\":{\"c\":\"3\",\"b\":\"4\"}}}", true, true},
+        {"{\"metadata\":{\"labels\":{\"c\":3}}}", false, false},
+        {"{\"metadata\":{\"labels\":{\"c\":\"3\",\"c\":\"4\"}}}", false, false},
+        {"{\"metadata\":{\"annotations\":{\"c\":\"3\"},\"finalizers\":[\"f/x\"]}}", true, false},
+        {"{\"spec\":{\"nodeSelector\":{}}}", false, false},
+        {"{\"spec\":{\"securityContext\":{\"runAsUser\":5},\"terminationGracePeriodSeconds\":3}}",
+         true, true},
+        {"{\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"j\"}]}}", true, true},
+        {"{\"spec\":{\"overhead\":{\"cpu\":\"1\"}}}", false, false},
+        {"{\"kind\":\"Pod\"}", false, false},
+        {"[]", false, false},
+        {"{\"status\":{\"phase\":\"x\"}} x", false, false},
+    };
+    const struct bh_kind *k = bh_kind_by_api_version(BH_S("v1"), BH_S("Pod"));
+
+    for (size_t i = 0; i < 2 * BH_COUNT(cases); i++) {
+        BH_AUTO_ARENA a = bh_arena_new(0);
+        bool strategic = i % 2;
+        struct bh_str patch = bh_s(cases[i / 2].patch);
+        BH_AUTO_BUF out = {0}, by_struct = {0}, by_text = {0};
+        struct bh_err err = {0};
+        void *obj, *text;
+
+        BH_EQ(bh_kind_decode_json(k, BH_S(POD), a, &obj, NULL, &err), 0);
+        if (bh_patch_struct(k->type, patch, strategic, obj, a) !=
+            (strategic ? cases[i / 2].strategic : cases[i / 2].merge)) {
+            bh_test_fail(__FILE__, __LINE__, "%.*s (%d) is taken or left", BH_SF(patch), strategic);
+            continue;
+        }
+        if (!(strategic ? cases[i / 2].strategic : cases[i / 2].merge))
+            continue;
+        BH_EQ(strategic ? bh_patch_strategic(k->type, BH_S(POD), patch, a, &out, NULL, &err)
+                        : bh_patch_merge(BH_S(POD), patch, a, &out, NULL, &err),
+              0);
+        BH_EQ(bh_kind_decode_json(k, bh_buf_str(&out), a, &text, NULL, &err), 0);
+        bh_kind_encode_json(k, obj, &by_struct);
+        bh_kind_encode_json(k, text, &by_text);
+        BH_SEQ(bh_buf_str(&by_struct), bh_buf_str(&by_text));
+    }
+}

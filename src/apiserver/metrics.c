@@ -2,6 +2,7 @@
 #include "apiserver/server_int.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define SERIES_MAX                                                                                 \
     20000 /* combinations of verb, resource and code; beyond, requests are counted as "other" */
@@ -12,10 +13,23 @@ struct series {
     uint64_t count;
     uint64_t buckets[BH_COUNT(bounds)];
     double sum;
+    char verb[32]; /* empty: too long, or none */
+};
+
+/* The series that were counted last, by what makes their labels: writing these each time cost more
+ * than all the rest of counting. */
+#define RECENT 64
+struct recent {
+    const struct bh_kind *kind;
+    const struct bh_subresource *sub;
+    struct bh_str verb; /* in the labels of the series */
+    int status;
+    struct series *series;
 };
 
 struct bh_metrics {
     struct bh_map requests; /* labels -> struct series */
+    struct recent recent[RECENT];
 };
 
 struct bh_metrics *bh_metrics_new(void)
@@ -37,10 +51,8 @@ struct bh_metrics *bh_metrics_free(struct bh_metrics *m)
     return NULL;
 }
 
-void bh_metrics_count(struct bh_rq *rq, int status)
+static struct series *series_of(struct bh_metrics *m, const struct bh_rq *rq, int status)
 {
-    struct bh_metrics *m = rq->srv->metrics;
-    double seconds = (double)(bh_loop_mono_ns(rq->srv->loop) - rq->start_ns) / 1e9;
     char labels[512];
     struct series *s;
     struct bh_str key;
@@ -64,10 +76,38 @@ void bh_metrics_count(struct bh_rq *rq, int status)
     s = bh_map_get(&m->requests, key);
     if (!s) {
         if (m->requests.n >= SERIES_MAX)
-            return;
+            return NULL;
         s = bh_calloc(1, sizeof(*s));
+        if (rq->ri.verb.n < sizeof(s->verb))
+            memcpy(s->verb, rq->ri.verb.p ? rq->ri.verb.p : "", rq->ri.verb.n);
         (void)bh_map_put(&m->requests, key, s);
     }
+    return s;
+}
+
+static struct series *find_series(struct bh_metrics *m, const struct bh_rq *rq, int status)
+{
+    uintptr_t h = (uintptr_t)rq->kind / 8 + (uintptr_t)rq->sub / 8 * 5 + rq->ri.verb.n * 11 +
+                  (uintptr_t)status * 3;
+    struct recent *r = &m->recent[(h ^ h >> 6) % RECENT];
+    struct series *s;
+
+    if (r->series && rq->kind && r->kind == rq->kind && r->sub == rq->sub && r->status == status &&
+        bh_str_eq(r->verb, rq->ri.verb))
+        return r->series;
+    s = series_of(m, rq, status);
+    if (s && s->verb[0])
+        *r = (struct recent){rq->kind, rq->sub, bh_s(s->verb), status, s};
+    return s;
+}
+
+void bh_metrics_count(struct bh_rq *rq, int status)
+{
+    struct series *s = find_series(rq->srv->metrics, rq, status);
+    double seconds = (double)(bh_loop_mono_ns(rq->srv->loop) - rq->start_ns) / 1e9;
+
+    if (!s)
+        return;
     s->count++;
     s->sum += seconds;
     for (size_t i = 0; i < BH_COUNT(bounds); i++)

@@ -108,21 +108,38 @@ static int doc_of(struct bh_rq *rq, struct bh_obj *old, struct bh_str *ret)
     return 0;
 }
 
+/* The old object patched, through its text. */
+static int patch_text(struct bh_rq *rq, enum patch_type t, struct bh_obj *old, void **ret)
+{
+    struct bh_strict strict = {0};
+    BH_AUTO_BUF out = {0};
+    struct bh_str doc;
+    int r = doc_of(rq, old, &doc);
+
+    if (r == 0)
+        r = run_patch(rq, t, doc, &out, &strict);
+    if (r == 0)
+        r = decode_result(rq, t, bh_str_dup(rq->a, bh_buf_str(&out)), &strict, ret);
+    return r;
+}
+
+/* The same without any text, for what is plain; false: it is not. */
+static bool patch_plain(struct bh_rq *rq, enum patch_type t, struct bh_obj *old, void **ret)
+{
+    if (rq->kind != old->kind || (t != PATCH_MERGE && t != PATCH_STRATEGIC))
+        return false;
+    *ret = bh_msg_dup(rq->kind->type, bh_obj_struct(old), rq->a);
+    return bh_patch_struct(rq->kind->type, rq->body, t == PATCH_STRATEGIC, *ret, rq->a);
+}
+
 static int patch_stored(struct bh_rq *rq, enum patch_type t)
 {
     struct bh_update u = {.sub = rq->ri.sub, .verb = "patch"};
     struct bh_meta_v1_object_meta *m;
-    struct bh_strict strict = {0};
-    BH_AUTO_BUF out = {0};
-    struct bh_str doc;
     int r = bh_rq_head(rq, &u.old);
 
-    if (r == 0)
-        r = doc_of(rq, u.old, &doc);
-    if (r == 0)
-        r = run_patch(rq, t, doc, &out, &strict);
-    if (r == 0)
-        r = decode_result(rq, t, bh_str_dup(rq->a, bh_buf_str(&out)), &strict, &u.obj);
+    if (r == 0 && !patch_plain(rq, t, u.old, &u.obj))
+        r = patch_text(rq, t, u.old, &u.obj);
     if (r < 0)
         return r;
     m = bh_meta_of(rq->kind, u.obj);

@@ -149,7 +149,7 @@ BH_TEST(recorder_memory_is_bounded)
         if (i % 500 == 0)
             world_run(&w, 100);
     }
-    world_run(&w, 1000);
+    world_run(&w, 10000); /* they are written one after the other */
     BH_EQ(world_count(&w, EV, "default"), 5000);
     (void)bh_recorder_free(r);
     world_close(&w);
