@@ -439,17 +439,15 @@ static bool wants_json(const struct bh_rq *rq)
 
 static int version_info(struct bh_rq *rq)
 {
-    bool json = wants_json(rq);
-
-    rq->form = BH_FORM_JSON;
-    rq->as = BH_AS_OBJECT;
-    if (!json) {
+    if (!wants_json(rq)) {
         int r = bh_fail_msg(rq, BH_E_NOT_ACCEPTABLE,
                             "406: Not Acceptable\n\nAvailable representations: application/json");
 
         rq->fail.details = true;
         return r;
     }
+    rq->form = BH_FORM_JSON;
+    rq->as = BH_AS_OBJECT;
     bh_rq_answer_json(
         rq, 200,
         BH_S("{\"major\":\"1\",\"minor\":\"36\",\"emulationMajor\":\"1\",\"emulationMinor\":\"36\","

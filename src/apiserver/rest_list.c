@@ -3,6 +3,7 @@
 #include "api/gen/meta_v1.h"
 #include "apiserver/body.h"
 #include "apiserver/convert.h"
+#include "apiserver/history.h"
 #include "apiserver/listopts.h"
 #include "apiserver/select.h"
 #include "apiserver/tables.h"
@@ -253,31 +254,38 @@ static int expired(struct bh_rq *rq, const struct bh_listopts *o)
     return bh_fail_msg(rq, BH_E_GONE, "The resourceVersion for the provided list is too old.");
 }
 
-int bh_list_select(struct bh_rq *rq, const struct bh_listopts *o, const struct bh_select *s,
-                   struct bh_list_page *p)
+/* The version as of which the list is asked for; 0: now. */
+static uint64_t exact_version(const struct bh_listopts *o)
 {
-    uint64_t now = bh_wc_rv(rq->srv->wc), at = 0;
-    struct bh_str prefix, from = BH_S("");
-    struct bh_wc_list all;
-    BH_AUTO_ARENA scratch = bh_arena_new(0);
-    size_t i, cap = 0;
-    bool one;
-
-    memset(p, 0, sizeof(*p));
-    prefix = scan_prefix(rq, s, &one);
     if (o->cont_rv > 0)
-        at = o->cont_rv;
-    else if (bh_str_eqc(o->match, "Exact") || (o->match.n == 0 && o->rv_n > 0 && o->limit > 0))
-        at = o->rv_n;
-    if ((at ? at : o->rv_n) > now)
-        return too_new(rq, at ? at : o->rv_n, now);
+        return o->cont_rv;
+    if (bh_str_eqc(o->match, "Exact") || (o->match.n == 0 && o->rv_n > 0 && o->limit > 0))
+        return o->rv_n;
+    return 0;
+}
+
+/* The key that the list goes on from. */
+static struct bh_str scan_from(struct bh_rq *rq, const struct bh_listopts *o)
+{
+    struct bh_str from = BH_S("");
+
     if (o->cont_start.n > 0)
         from = bh_str_fmt(rq->a, "%.*s%.*s", BH_SF(rq->res->wc->prefix), BH_SF(o->cont_start));
     if (o->cont_start.n > 0 && o->cont_start.p[o->cont_start.n - 1] == '\0')
         from.n = rq->res->wc->prefix.n + o->cont_start.n;
-    if (bh_wc_list(rq->res->wc, rq->a, prefix, from, at, &all, NULL) < 0)
-        return expired(rq, o);
-    p->rv = at ? at : now;
+    return from;
+}
+
+/* The page out of all that was there. */
+static void take_page(struct bh_rq *rq, const struct bh_listopts *o, const struct bh_select *s,
+                      const struct bh_wc_list *there, struct bh_list_page *p)
+{
+    const struct bh_wc_list all = *there;
+    BH_AUTO_ARENA scratch = bh_arena_new(0);
+    size_t i, cap = 0;
+    bool one;
+
+    (void)scan_prefix(rq, s, &one);
     for (i = 0; i < all.n; i++) {
         struct bh_obj *ob = all.p[i];
 
@@ -300,7 +308,125 @@ int bh_list_select(struct bh_rq *rq, const struct bh_listopts *o, const struct b
     /* Only lists of metadata were seen to say null; full lists say [] in that place. */
     p->null_items =
         p->n == 0 && (one || all.n > 0) && rq->kind->group.n == 0 && rq->as == BH_AS_PARTIAL_LIST;
+}
+
+int bh_list_select(struct bh_rq *rq, const struct bh_listopts *o, const struct bh_select *s,
+                   struct bh_list_page *p)
+{
+    uint64_t now = bh_wc_rv(rq->srv->wc), at = exact_version(o);
+    struct bh_wc_list all;
+    struct bh_str prefix;
+    bool one;
+
+    memset(p, 0, sizeof(*p));
+    prefix = scan_prefix(rq, s, &one);
+    if ((at ? at : o->rv_n) > now)
+        return too_new(rq, at ? at : o->rv_n, now);
+    if (bh_wc_list(rq->res->wc, rq->a, prefix, scan_from(rq, o), at, &all, NULL) < 0)
+        return expired(rq, o);
+    p->rv = at ? at : now;
+    take_page(rq, o, s, &all, p);
     return 0;
+}
+
+/* ---- older than the window: from the store ---- */
+
+struct old_list {
+    struct bh_rq *rq;
+    struct bh_listopts o;
+    struct bh_select s;
+    struct bh_str prefix, from;
+    struct bh_history h;
+    struct bh_map seen; /* keys in past */
+    struct bh_wc_past *past;
+    size_t n, cap;
+};
+
+static void old_free(struct old_list *l)
+{
+    bh_history_stop(&l->h);
+    for (size_t i = 0; i < l->n; i++)
+        (void)bh_obj_unref(l->past[i].obj);
+    l->n = 0;
+    bh_map_done(&l->seen);
+}
+
+static void old_stop(struct bh_rq *rq)
+{
+    old_free(rq->watch);
+    bh_rq_finish(rq);
+}
+
+/* The first event of a key tells what was there before all of them. */
+static void old_event(void *arg, const struct bh_wc_event *ev)
+{
+    struct old_list *l = arg;
+    struct bh_str key = bh_wc_key(l->rq->res->wc, l->rq->a, ev->obj->ns, ev->obj->name);
+
+    if (!bh_str_starts(key, l->prefix) || bh_str_cmp(key, l->from) < 0 || bh_map_get(&l->seen, key))
+        return;
+    (void)bh_map_put(&l->seen, key, l);
+    bh_arena_grow(l->rq->a, &l->past, &l->cap, l->n + 1, sizeof(*l->past));
+    l->past[l->n++] = (struct bh_wc_past){key, ev->prev ? bh_obj_ref(ev->prev) : NULL};
+}
+
+static void old_done(void *arg, const struct bh_err *err)
+{
+    struct old_list *l = arg;
+    struct bh_rq *rq = l->rq;
+    struct bh_list_page p = {.rv = exact_version(&l->o)};
+    struct old_list held;
+    struct bh_wc_list all;
+    int r;
+
+    rq->stop = NULL;
+    if (err) {
+        r = err->code == BH_E_GONE ? expired(rq, &l->o) : bh_fail_err(rq, err);
+    } else {
+        bh_wc_past_sort(l->past, l->n);
+        bh_wc_list_past(rq->res->wc, rq->a, l->prefix, l->from, l->past, l->n, &all);
+        take_page(rq, &l->o, &l->s, &all, &p);
+        r = 0;
+    }
+    /* The answer takes what it needs; the rest, which lives in the request, goes first. */
+    for (size_t i = 0; i < p.n; i++)
+        (void)bh_obj_ref(p.items[i]);
+    held = *l;
+    l = NULL;
+    if (r == 0) {
+        struct bh_obj **items = p.n > 0 ? bh_memdup(p.items, p.n * sizeof(*items)) : NULL;
+        size_t n = p.n;
+
+        bh_map_done(&held.seen);
+        for (size_t i = 0; i < held.n; i++)
+            (void)bh_obj_unref(held.past[i].obj);
+        r = bh_list_answer(rq, &p);
+        for (size_t i = 0; i < n; i++)
+            (void)bh_obj_unref(items[i]);
+        bh_free(items);
+    } else {
+        old_free(&held);
+    }
+    if (r < 0)
+        bh_rq_send_fail(rq);
+}
+
+static void old_start(struct bh_rq *rq, const struct bh_listopts *o, const struct bh_select *s)
+{
+    struct old_list *l = bh_new(rq->a, struct old_list);
+    bool one;
+
+    l->rq = rq;
+    l->o = *o;
+    l->s = *s;
+    l->prefix = scan_prefix(rq, s, &one);
+    l->from = scan_from(rq, o);
+    l->h.event = old_event;
+    l->h.done = old_done;
+    l->h.arg = l;
+    rq->watch = l;
+    rq->stop = old_stop;
+    bh_history_start(&l->h, rq->srv, rq->res->wc, exact_version(o));
 }
 
 int bh_rest_list(struct bh_rq *rq)
@@ -312,6 +438,11 @@ int bh_rest_list(struct bh_rq *rq)
 
     if (r == 0)
         r = bh_select_parse(rq, &s);
+    if (r == 0 && bh_wc_left_window(rq->res->wc, exact_version(&o)) && exact_version(&o) > 1 &&
+        exact_version(&o) >= bh_store_compacted(rq->srv->store)) {
+        old_start(rq, &o, &s);
+        return 0;
+    }
     if (r == 0)
         r = bh_list_select(rq, &o, &s, &p);
     if (r == 0)

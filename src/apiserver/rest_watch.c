@@ -1,6 +1,7 @@
 /* Watches: initial events, events of the cache through the selectors, bookmarks, the end. */
 #include "api/gen/meta_v1.h"
 #include "apiserver/frames.h"
+#include "apiserver/history.h"
 #include "apiserver/listopts.h"
 #include "apiserver/rest_list.h"
 #include "apiserver/select.h"
@@ -20,6 +21,7 @@ struct watch {
     struct bh_select sel;
     struct bh_listopts o;
     struct bh_timer end, bookmark;
+    struct bh_history old; /* while it catches up from the store */
     struct bh_arena *scratch;
     bool first; /* no event was sent yet: a table then carries its columns */
     bool ended;
@@ -32,6 +34,7 @@ static void finish(struct watch *w)
     struct bh_rq *rq = w->rq;
 
     bh_wc_unwatch(&w->w);
+    bh_history_stop(&w->old);
     bh_timer_stop(&w->end);
     bh_timer_stop(&w->bookmark);
     w->scratch = bh_arena_free(w->scratch);
@@ -53,6 +56,7 @@ static void let_go(struct watch *w)
 static void end_watch(struct watch *w)
 {
     w->ended = true;
+    bh_history_stop(&w->old);
     bh_wc_unwatch(&w->w);
     if (w->hold == 0)
         finish(w);
@@ -185,12 +189,53 @@ static int initial_events(struct watch *w, uint64_t *ret_rv)
     return 0;
 }
 
+/* ---- older than the window: from the store ---- */
+
+static void old_event(void *arg, const struct bh_wc_event *ev)
+{
+    struct watch *w = arg;
+
+    if ((w->w.ns.n == 0 || bh_str_eq(w->w.ns, ev->obj->ns)) &&
+        (w->w.name.n == 0 || bh_str_eq(w->w.name, ev->obj->name)))
+        on_event(w, ev);
+}
+
+static void old_done(void *arg, const struct bh_err *err)
+{
+    struct watch *w = arg;
+    struct bh_err gone = {0};
+
+    w->hold++;
+    if (err)
+        send_error(w, err->code, err->msg, 0);
+    else if (bh_wc_watch(w->rq->res->wc, &w->w, bh_wc_rv(w->rq->srv->wc), &gone) < 0)
+        send_error(w, BH_E_GONE, gone.msg, 0);
+    let_go(w);
+}
+
+/* The window when it holds what is asked for, else what is stored, and then the present. */
+static void follow(struct watch *w, uint64_t since)
+{
+    struct bh_err err = {0};
+
+    if (bh_wc_watch(w->rq->res->wc, &w->w, since, &err) >= 0)
+        return;
+    /* Version 1 is that of an empty store: nobody was ever given it. */
+    if (since < bh_store_compacted(w->rq->srv->store) || since <= 1) {
+        send_error(w, BH_E_GONE, err.msg, 0);
+        return;
+    }
+    w->old.event = old_event;
+    w->old.done = old_done;
+    w->old.arg = w;
+    bh_history_start(&w->old, w->rq->srv, w->rq->res->wc, since);
+}
+
 static void start(struct watch *w)
 {
     struct bh_rq *rq = w->rq;
     const struct bh_listopts *o = &w->o;
     uint64_t now = bh_wc_rv(rq->srv->wc), since = o->rv_n;
-    struct bh_err err = {0};
     char text[160];
 
     open_stream(rq);
@@ -210,8 +255,8 @@ static void start(struct watch *w)
     } else if (o->rv_n == 0) {
         since = now;
     }
-    if (!w->ended && bh_wc_watch(rq->res->wc, &w->w, since, &err) < 0)
-        send_error(w, BH_E_GONE, err.msg, 0);
+    if (!w->ended)
+        follow(w, since);
 }
 
 int bh_rest_watch(struct bh_rq *rq)

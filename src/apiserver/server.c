@@ -286,13 +286,12 @@ static int load_event(void *arg, const struct bh_store_write *w)
         l->r = bh_err_wrap(l->err, "history of '%.*s'", BH_SF(w->key));
         return 1;
     }
-    /* What it replaced is mostly what the event before has shown. Else its version is not told, and
-     * nothing that reads prev looks at it. */
+    /* What it replaced is mostly what the event before has shown. */
     before = bh_map_get(&l->last, w->key);
     if (before && w->prev.n > 0)
         ev.prev = bh_obj_ref(before);
     else if (w->prev.n > 0)
-        ev.prev = bh_obj_new(res->hub, w->prev, 1, NULL);
+        ev.prev = bh_obj_new(res->hub, w->prev, w->prev_rev, NULL);
     if (ev.type == BH_WATCH_DELETED)
         (void)bh_map_del(&l->last, w->key);
     else

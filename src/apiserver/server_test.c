@@ -150,6 +150,78 @@ BH_TEST(server_watch_resumes_across_a_restart)
     ts_stop(&t);
 }
 
+/* Writes big objects until the window no longer holds what happened first. */
+static void outgrow_window(struct ts *t)
+{
+    BH_AUTO_BUF body = {0};
+    size_t head;
+
+    bh_buf_addz(&body, "{\"data\":{\"n\":\"");
+    for (size_t i = 0; i < 1000000; i++)
+        bh_buf_addc(&body, 'x');
+    head = body.n;
+    for (int i = 0; i < 70; i++) {
+        body.n = head;
+        bh_buf_addf(&body, "%d\"}}", i);
+        BH_EQ(ts_call_with(t, "PATCH", CMS "/a", NULL, "application/merge-patch+json",
+                           bh_buf_cstr(&body)),
+              200);
+    }
+}
+
+BH_TEST(server_goes_back_behind_the_window)
+{
+    struct ts_watch w = {0}, b = {0}, slow = {.refuse_after = 1}, old = {0};
+    char path[160];
+    struct ts t;
+
+    ts_start(&t, 1);
+    BH_EQ(ts_call(&t, "POST", CMS, cm_a), 201);
+    BH_EQ(ts_call(&t, "POST", CMS, cm_b), 201);
+    BH_EQ(ts_call(&t, "DELETE", CMS "/b", NULL), 200);
+    outgrow_window(&t);
+    BH_EQ(ts_call(&t, "POST", CMS, cm_b), 201);
+    (void)snprintf(path, sizeof(path), CMS "?watch=1&resourceVersion=%llu",
+                   (unsigned long long)t.base + 1);
+    ts_watch(&t, &w, path);
+    BH_CHECK(bh_str_starts(bh_buf_str(&w.events), BH_S("ADDED b@2 DELETED b@3 MODIFIED a@4 ")));
+    BH_CHECK(bh_str_ends(bh_buf_str(&w.events), BH_S("MODIFIED a@73 ADDED b@74 ")));
+    BH_EQ(w.n, 73);
+    /* and then goes on with the present */
+    BH_EQ(ts_call(&t, "DELETE", CMS "/b", NULL), 200);
+    BH_CHECK(bh_str_ends(bh_buf_str(&w.events), BH_S("ADDED b@74 DELETED b@75 ")));
+    /* through a selector; and a reader that gives up on the way */
+    (void)snprintf(path, sizeof(path),
+                   CMS "?watch=1&fieldSelector=metadata.name%%3Db&resourceVersion=%llu",
+                   (unsigned long long)t.base + 1);
+    ts_watch(&t, &b, path);
+    BH_STREQ(bh_buf_str(&b.events), "ADDED b@2 DELETED b@3 ADDED b@74 DELETED b@75 ");
+    ts_watch(&t, &slow, path);
+    BH_CHECK(slow.ended);
+    /* a list as of then */
+    (void)snprintf(path, sizeof(path), CMS "?resourceVersionMatch=Exact&resourceVersion=%llu",
+                   (unsigned long long)t.base + 2);
+    BH_EQ(ts_call(&t, "GET", path, NULL), 200);
+    BH_CHECK(ts_has(&t, "\"name\":\"a\"") && ts_has(&t, "\"name\":\"b\""));
+    BH_CHECK(!ts_has(&t, "xxxx"));
+    (void)snprintf(path, sizeof(path), CMS "?resourceVersionMatch=Exact&resourceVersion=%llu",
+                   (unsigned long long)t.base + 3);
+    BH_EQ(ts_call(&t, "GET", path, NULL), 200);
+    BH_CHECK(ts_has(&t, "\"name\":\"a\"") && !ts_has(&t, "\"name\":\"b\""));
+    /* What is compacted is gone for good. */
+    BH_EQ(bh_store_compact(t.store, t.base + 4, NULL), 0);
+    BH_EQ(ts_call(&t, "GET", path, NULL), 410);
+    (void)snprintf(path, sizeof(path), CMS "?watch=1&resourceVersion=%llu",
+                   (unsigned long long)t.base + 3);
+    ts_watch(&t, &old, path);
+    BH_STREQ(bh_buf_str(&old.events), "ERROR @0 ");
+    ts_watch_end(&w);
+    ts_watch_end(&b);
+    ts_watch_end(&slow);
+    ts_watch_end(&old);
+    ts_stop(&t);
+}
+
 BH_TEST(server_watch_ends_in_time_and_when_its_reader_is_slow)
 {
     struct ts_watch timed = {0}, slow = {.refuse_after = 2}, canceled = {0};

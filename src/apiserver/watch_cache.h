@@ -78,6 +78,19 @@ struct bh_wc_list {
 BH_MUST int bh_wc_list(const struct bh_wc_res *res, struct bh_arena *a, struct bh_str prefix,
                        struct bh_str from, uint64_t rv, struct bh_wc_list *ret, struct bh_err *err);
 
+/* A list as of rv needs more than the window holds. */
+bool bh_wc_left_window(const struct bh_wc_res *res, uint64_t rv);
+/* The same from what somebody else found out: past tells for each key that changed since what was
+ * there (obj NULL: nothing), sorted, one entry a key, all in [from, until prefix ends]. */
+struct bh_wc_past {
+    struct bh_str key;
+    struct bh_obj *obj;
+};
+void bh_wc_past_sort(struct bh_wc_past *p, size_t n);
+void bh_wc_list_past(const struct bh_wc_res *res, struct bh_arena *a, struct bh_str prefix,
+                     struct bh_str from, const struct bh_wc_past *past, size_t past_n,
+                     struct bh_wc_list *ret);
+
 /* A watcher is embedded by its owner, who fills the upper part and keeps it until bh_wc_unwatch().
  * event may remove this watcher or others. The narrowest of name, index_value and ns decides which
  * events reach it: it must still check its selectors. */

@@ -6,22 +6,23 @@
 
 #include <stdlib.h>
 
-struct past {
-    struct bh_str key;
-    struct bh_obj *obj; /* NULL: was not there */
-};
-
 static int by_key(const void *a, const void *b)
 {
-    return bh_str_cmp(((const struct past *)a)->key, ((const struct past *)b)->key);
+    return bh_str_cmp(((const struct bh_wc_past *)a)->key, ((const struct bh_wc_past *)b)->key);
+}
+
+void bh_wc_past_sort(struct bh_wc_past *p, size_t n)
+{
+    if (n > 1)
+        qsort(p, n, sizeof(*p), by_key);
 }
 
 /* What differed at rv, sorted by key, one entry a key. */
 static size_t collect_past(const struct bh_wc_res *res, struct bh_arena *a, struct bh_str prefix,
-                           struct bh_str from, uint64_t rv, struct past **ret)
+                           struct bh_str from, uint64_t rv, struct bh_wc_past **ret)
 {
     size_t first = bh_wc_after(res, rv), n = 0;
-    struct past *p = bh_new_n(a, struct past, res->n - first + 1);
+    struct bh_wc_past *p = bh_new_n(a, struct bh_wc_past, res->n - first + 1);
     struct bh_map seen = {0};
 
     for (size_t i = first; i < res->n; i++) {
@@ -31,12 +32,17 @@ static size_t collect_past(const struct bh_wc_res *res, struct bh_arena *a, stru
         if (!bh_str_starts(key, prefix) || bh_str_cmp(key, from) < 0 || bh_map_get(&seen, key))
             continue;
         (void)bh_map_put(&seen, key, ev->obj);
-        p[n++] = (struct past){key, ev->prev};
+        p[n++] = (struct bh_wc_past){key, ev->prev};
     }
     bh_map_done(&seen);
-    qsort(p, n, sizeof(*p), by_key);
+    bh_wc_past_sort(p, n);
     *ret = p;
     return n;
+}
+
+bool bh_wc_left_window(const struct bh_wc_res *res, uint64_t rv)
+{
+    return rv != 0 && rv < res->changed && rv < res->floor;
 }
 
 static void append(struct bh_arena *a, struct bh_wc_list *l, size_t *cap, struct bh_obj *o)
@@ -45,22 +51,16 @@ static void append(struct bh_arena *a, struct bh_wc_list *l, size_t *cap, struct
     l->p[l->n++] = o;
 }
 
-int bh_wc_list(const struct bh_wc_res *res, struct bh_arena *a, struct bh_str prefix,
-               struct bh_str from, uint64_t rv, struct bh_wc_list *ret, struct bh_err *err)
+void bh_wc_list_past(const struct bh_wc_res *res, struct bh_arena *a, struct bh_str prefix,
+                     struct bh_str from, const struct bh_wc_past *past, size_t past_n,
+                     struct bh_wc_list *ret)
 {
     struct bh_keyset_pos pos =
         bh_keyset_seek(&res->set, bh_str_cmp(from, prefix) > 0 ? from : prefix);
     struct bh_wc_list l = {NULL, 0};
-    struct past *past = NULL;
-    size_t cap = 0, past_n = 0, at = 0;
+    size_t cap = 0, at = 0;
     const struct bh_keyset_entry *e;
 
-    if (rv != 0 && rv < res->changed) {
-        if (rv < res->floor)
-            return bh_err_set(err, BH_E_GONE, "version %llu is older than the window",
-                              (unsigned long long)rv);
-        past_n = collect_past(res, a, prefix, from, rv, &past);
-    }
     while ((e = bh_keyset_next(&res->set, &pos)) && bh_str_starts(e->key, prefix)) {
         int c = -1;
 
@@ -79,5 +79,19 @@ int bh_wc_list(const struct bh_wc_res *res, struct bh_arena *a, struct bh_str pr
         if (past[at].obj)
             append(a, &l, &cap, past[at].obj);
     *ret = l;
+}
+
+int bh_wc_list(const struct bh_wc_res *res, struct bh_arena *a, struct bh_str prefix,
+               struct bh_str from, uint64_t rv, struct bh_wc_list *ret, struct bh_err *err)
+{
+    struct bh_wc_past *past = NULL;
+    size_t past_n = 0;
+
+    if (bh_wc_left_window(res, rv))
+        return bh_err_set(err, BH_E_GONE, "version %llu is older than the window",
+                          (unsigned long long)rv);
+    if (rv != 0 && rv < res->changed)
+        past_n = collect_past(res, a, prefix, from, rv, &past);
+    bh_wc_list_past(res, a, prefix, from, past, past_n, ret);
     return 0;
 }

@@ -24,6 +24,7 @@ struct bh_store_write {
     uint64_t rev;        /* set by the back end before done runs */
     struct bh_str prev; /* history only: the value this write replaced; empty when there was none or
                            it is compacted */
+    uint64_t prev_rev;  /* history only: its revision; 0 when there was none */
 };
 
 /* err is NULL on success. After a failure nothing of the batch is stored. */

@@ -189,12 +189,14 @@ static int memory_history(struct bh_store *base, uint64_t after, size_t max, bh_
     (void)err;
     for (size_t i = 0; i < s->log_n && max > 0; i++) {
         const struct entry *e = s->log[i];
-        struct bh_store_write w = {e->op, entry_key(e), e->value, e->rev, {NULL, 0}};
+        struct bh_store_write w = {e->op, entry_key(e), e->value, e->rev, {NULL, 0}, 0};
 
         if (e->rev <= after)
             continue;
-        if (e->prev)
+        if (e->prev) {
             w.prev = e->prev->value;
+            w.prev_rev = e->prev->rev;
+        }
         max--;
         if (fn(arg, &w))
             break;

@@ -220,7 +220,8 @@ static int sqlite_history(struct bh_store *base, uint64_t after, size_t max, bh_
     sqlite3_stmt *st;
     int rc, r = prepare(
                 s, s->reader,
-                "SELECT log.op, log.key, log.value, log.rev, old.value FROM log LEFT JOIN log AS "
+                "SELECT log.op, log.key, log.value, log.rev, old.value, log.prev FROM log LEFT "
+                "JOIN log AS "
                 "old ON old.rev = log.prev AND log.prev > 0 WHERE log.rev > ?1 ORDER BY log.rev "
                 "LIMIT ?2",
                 &st, err);
@@ -230,9 +231,12 @@ static int sqlite_history(struct bh_store *base, uint64_t after, size_t max, bh_
     sqlite3_bind_int64(st, 1, (sqlite3_int64)after);
     sqlite3_bind_int64(st, 2, max > INT64_MAX ? INT64_MAX : (sqlite3_int64)max);
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        struct bh_store_write w = {(enum bh_store_op)sqlite3_column_int(st, 0), column_bytes(st, 1),
-                                   column_bytes(st, 2), (uint64_t)sqlite3_column_int64(st, 3),
-                                   column_bytes(st, 4)};
+        struct bh_store_write w = {(enum bh_store_op)sqlite3_column_int(st, 0),
+                                   column_bytes(st, 1),
+                                   column_bytes(st, 2),
+                                   (uint64_t)sqlite3_column_int64(st, 3),
+                                   column_bytes(st, 4),
+                                   (uint64_t)sqlite3_column_int64(st, 5)};
 
         if (fn(arg, &w))
             break;
