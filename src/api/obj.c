@@ -125,6 +125,8 @@ static int read_parts(struct bh_str json, struct bh_arena *a, struct parts *p, s
     int rc;
 
     bh_json_rd_init(&r, json, a);
+    if (bh_json_peek(&r) != BH_JSON_OBJ)
+        return bh_err_set(err, BH_E_BAD_REQUEST, "not a JSON object");
     rc = bh_json_enter(&r, err);
     while (rc >= 0 && (rc = bh_json_next_key(&r, &key, err)) > 0) {
         if (!found && bh_str_eqc(key, "metadata") && bh_json_peek(&r) == BH_JSON_OBJ) {
@@ -134,6 +136,8 @@ static int read_parts(struct bh_str json, struct bh_arena *a, struct parts *p, s
             rc = bh_json_skip(&r, NULL, err);
         }
     }
+    if (rc == 0)
+        rc = bh_json_end(&r, err);
     if (rc < 0)
         return rc;
     return found ? 0 : bh_err_set(err, BH_E_BAD_REQUEST, "an object without metadata");

@@ -88,6 +88,8 @@ static void drop_list(struct op *o)
     }
 }
 
+static void start(void *arg);
+
 struct bh_pipeline *bh_pipeline_free(struct bh_pipeline *p)
 {
     if (!p)
@@ -96,6 +98,8 @@ struct bh_pipeline *bh_pipeline_free(struct bh_pipeline *p)
     p->first = NULL;
     p->last = &p->first;
     p->freed = true;
+    if (p->scheduled && bh_loop_defer_drop(p->loop, start, p))
+        p->scheduled = false;
     if (!p->batch && !p->scheduled)
         destroy(p);
     return NULL;

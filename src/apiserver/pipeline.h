@@ -16,8 +16,8 @@
 struct bh_pipeline;
 
 struct bh_pipeline *bh_pipeline_new(struct bh_loop *l, struct bh_store *store, struct bh_wc *wc);
-/* Writes under way are never answered. Waits for a commit in the worker through bh_store_free() of
- * its owner. */
+/* Writes under way are never answered. A commit that is still under way ends with the store:
+ * bh_store_free(), or the loop, releases the rest. */
 struct bh_pipeline *bh_pipeline_free(struct bh_pipeline *p);
 
 /* The object as it will be; borrowed for the current callback. NULL when there is none. rv is 0

@@ -150,6 +150,26 @@ BH_TEST(server_watch_resumes_across_a_restart)
     ts_stop(&t);
 }
 
+/* The server and its store may go at any moment of a commit. */
+BH_TEST(server_ends_in_the_middle_of_a_commit)
+{
+    for (int steps = 0; steps < 3; steps++) {
+        struct ts t;
+
+        ts_start(&t, 1);
+        ts_post(&t, "POST", CMS, cm_a);
+        for (int i = 0; i < steps; i++)
+            bh_loop_advance(t.l, 1000);
+        ts_post(&t, "POST", CMS, cm_b);
+        BH_EQ(t.answers, 0);
+        bh_apiserver_free(t.srv);
+        bh_store_free(t.store);
+        bh_loop_free(t.l);
+        bh_buf_done(&t.body);
+        bh_buf_done(&t.warnings);
+    }
+}
+
 /* Writes big objects until the window no longer holds what happened first. */
 static void outgrow_window(struct ts *t)
 {

@@ -61,6 +61,12 @@ void bh_loop_post(struct bh_loop *l, bh_loop_fn fn, void *arg);
  * itself, after a simulated delay drawn from the seed. done always runs unless the loop is freed
  * first. */
 void bh_loop_work(struct bh_loop *l, bh_loop_fn work, bh_loop_fn done, void *arg);
+/* For owners that go before the loop: after it no call with done and arg follows. Work that has
+ * begun is waited for. On the loop. */
+void bh_loop_work_drop(struct bh_loop *l, bh_loop_fn done, void *arg);
+/* The same for bh_loop_defer(): true when the call was still to come and will not. False: it is
+ * already being run in this round, or was never queued. */
+bool bh_loop_defer_drop(struct bh_loop *l, bh_loop_fn fn, void *arg);
 
 /* Readiness of a descriptor (level triggered). Real loop only: -BH_E_UNSUPPORTED otherwise. Not for
  * files. */

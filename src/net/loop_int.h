@@ -36,6 +36,7 @@ struct bh_loop {
     pthread_mutex_t mu; /* guards posted */
     struct bh_calls posted;
     struct bh_calls posted_spare;
+    struct bh_calls *running_posted; /* the batch that is being run */
     atomic_bool stop;
     uint64_t rng[4];
     char *scratch;          /* BH_LOOP_SCRATCH bytes for reads, valid within one callback */
@@ -68,6 +69,10 @@ struct bh_workers;
 struct bh_workers *bh_workers_new(struct bh_loop *l);
 void bh_workers_free(struct bh_workers *w); /* drops what has not started, waits for what has */
 void bh_workers_add(struct bh_workers *w, bh_loop_fn work, bh_loop_fn done, void *arg);
+/* Takes out what has not begun, waits for what has. */
+void bh_workers_drop(struct bh_workers *w, bh_loop_fn done, void *arg);
+void bh_loop_real_work_drop(struct bh_loop *l, bh_loop_fn done, void *arg);
+void bh_loop_virtual_work_drop(struct bh_loop *l, bh_loop_fn done, void *arg);
 void bh_loop_real_work(struct bh_loop *l, bh_loop_fn work, bh_loop_fn done, void *arg);
 /* loop_virtual.c */
 void bh_loop_virtual_run(struct bh_loop *l);

@@ -194,6 +194,11 @@ void bh_loop_real_work(struct bh_loop *l, bh_loop_fn work, bh_loop_fn done, void
     bh_workers_add(l->real->workers, work, done, arg);
 }
 
+void bh_loop_real_work_drop(struct bh_loop *l, bh_loop_fn done, void *arg)
+{
+    bh_workers_drop(l->real->workers, done, arg);
+}
+
 static void on_poll(uv_poll_t *h, int status, int events)
 {
     struct bh_io *io = h->data;

@@ -99,7 +99,7 @@ bool bh_loop_run_deferred(struct bh_loop *l)
 
 bool bh_loop_run_posted(struct bh_loop *l)
 {
-    struct bh_calls batch;
+    struct bh_calls batch, *outer;
 
     (void)pthread_mutex_lock(&l->mu);
     batch = l->posted;
@@ -110,8 +110,11 @@ bool bh_loop_run_posted(struct bh_loop *l)
     (void)pthread_mutex_unlock(&l->mu);
     if (batch.n == 0)
         return false;
+    outer = l->running_posted;
+    l->running_posted = &batch;
     for (size_t i = 0; i < batch.n; i++)
         batch.p[i].fn(batch.p[i].arg);
+    l->running_posted = outer;
     batch.n = 0;
     (void)pthread_mutex_lock(&l->mu);
     bh_free(l->posted_spare.p);
@@ -143,6 +146,42 @@ void bh_loop_work(struct bh_loop *l, bh_loop_fn work, bh_loop_fn done, void *arg
         bh_loop_real_work(l, work, done, arg);
     else
         bh_loop_virtual_work(l, work, done, arg);
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+static bool forget(struct bh_calls *q, bh_loop_fn fn, const void *arg)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < q->n; i++)
+        if (q->p[i].fn == fn && q->p[i].arg == arg) {
+            q->p[i].fn = nothing;
+            found = true;
+        }
+    return found;
+}
+
+void bh_loop_work_drop(struct bh_loop *l, bh_loop_fn done, void *arg)
+{
+    if (!l->real) {
+        bh_loop_virtual_work_drop(l, done, arg);
+        return;
+    }
+    bh_loop_real_work_drop(l, done, arg);
+    (void)pthread_mutex_lock(&l->mu);
+    (void)forget(&l->posted, done, arg);
+    if (l->running_posted)
+        (void)forget(l->running_posted, done, arg);
+    (void)pthread_mutex_unlock(&l->mu);
+}
+
+bool bh_loop_defer_drop(struct bh_loop *l, bh_loop_fn fn, void *arg)
+{
+    return forget(&l->deferred, fn, arg);
 }
 
 bool bh_loop_is_virtual(const struct bh_loop *l)

@@ -98,3 +98,18 @@ void bh_loop_virtual_work(struct bh_loop *l, bh_loop_fn work, bh_loop_fn done, v
     bh_timer_init(&w->timer, l, work_due, w);
     bh_timer_start_ns(&w->timer, delay);
 }
+
+void bh_loop_virtual_work_drop(struct bh_loop *l, bh_loop_fn done, void *arg)
+{
+    for (size_t i = 0; i < l->heap_n;) {
+        struct vwork *w = l->heap[i]->fn == work_due ? l->heap[i]->arg : NULL;
+
+        if (!w || w->done != done || w->arg != arg) {
+            i++;
+            continue;
+        }
+        bh_timer_stop(&w->timer);
+        bh_free(w);
+        i = 0; /* the heap has moved */
+    }
+}

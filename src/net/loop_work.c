@@ -19,11 +19,23 @@ struct bh_workers {
     pthread_mutex_t mu;
     pthread_cond_t wake;
     struct job *first, **last;
+    struct job *running;
+    pthread_cond_t ran; /* a job has left running */
     size_t queued;
     pthread_t threads[BH_WORKERS_MAX];
     size_t threads_n, idle;
     bool stopping;
 };
+
+static void leave_running(struct bh_workers *w, struct job *j)
+{
+    struct job **at = &w->running;
+
+    while (*at != j)
+        at = &(*at)->next;
+    *at = j->next;
+    (void)pthread_cond_broadcast(&w->ran);
+}
 
 static void *worker(void *arg)
 {
@@ -45,12 +57,15 @@ static void *worker(void *arg)
         if (!w->first)
             w->last = &w->first;
         w->queued--;
+        j->next = w->running;
+        w->running = j;
         (void)pthread_mutex_unlock(&w->mu);
         j->work(j->arg);
         if (j->done)
             bh_loop_post(w->loop, j->done, j->arg);
-        bh_free(j);
         (void)pthread_mutex_lock(&w->mu);
+        leave_running(w, j);
+        bh_free(j);
     }
     (void)pthread_mutex_unlock(&w->mu);
     return NULL;
@@ -64,6 +79,7 @@ struct bh_workers *bh_workers_new(struct bh_loop *l)
     w->last = &w->first;
     (void)pthread_mutex_init(&w->mu, NULL);
     (void)pthread_cond_init(&w->wake, NULL);
+    (void)pthread_cond_init(&w->ran, NULL);
     return w;
 }
 
@@ -103,6 +119,36 @@ void bh_workers_add(struct bh_workers *w, bh_loop_fn work, bh_loop_fn done, void
     (void)pthread_mutex_unlock(&w->mu);
 }
 
+static bool is_running(const struct bh_workers *w, bh_loop_fn done, const void *arg)
+{
+    for (const struct job *j = w->running; j; j = j->next)
+        if (j->done == done && j->arg == arg)
+            return true;
+    return false;
+}
+
+void bh_workers_drop(struct bh_workers *w, bh_loop_fn done, void *arg)
+{
+    struct job **at = &w->first;
+
+    (void)pthread_mutex_lock(&w->mu);
+    while (*at) {
+        struct job *j = *at;
+
+        if (j->done != done || j->arg != arg) {
+            at = &j->next;
+            continue;
+        }
+        *at = j->next;
+        w->queued--;
+        bh_free(j);
+    }
+    w->last = at;
+    while (is_running(w, done, arg))
+        (void)pthread_cond_wait(&w->ran, &w->mu);
+    (void)pthread_mutex_unlock(&w->mu);
+}
+
 void bh_workers_free(struct bh_workers *w)
 {
     if (!w)
@@ -120,6 +166,7 @@ void bh_workers_free(struct bh_workers *w)
         bh_free(j);
     }
     (void)pthread_cond_destroy(&w->wake);
+    (void)pthread_cond_destroy(&w->ran);
     (void)pthread_mutex_destroy(&w->mu);
     bh_free(w);
 }

@@ -3,6 +3,17 @@
 
 #include <stddef.h>
 
+void bh_store_closed(struct bh_store *s, bh_store_done done, void *arg)
+{
+    struct bh_err err = {0};
+
+    if (!s->committing)
+        return;
+    s->committing = false;
+    (void)bh_err_set(&err, BH_E_IO, "the store is closed");
+    done(arg, &err);
+}
+
 struct bh_store *bh_store_free(struct bh_store *s)
 {
     if (s)

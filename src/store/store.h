@@ -42,7 +42,8 @@ BH_MUST int bh_store_open_sqlite(struct bh_loop *l, const char *path, struct bh_
  * would. */
 struct bh_store *bh_store_new_memory(struct bh_loop *l);
 void bh_store_memory_fail(struct bh_store *s, int nth);
-struct bh_store *bh_store_free(struct bh_store *s); /* waits for a commit under way */
+/* A commit under way ends inside, as a failure (of which it is not known whether it is durable). */
+struct bh_store *bh_store_free(struct bh_store *s);
 
 /* Commits n writes as one durable step. The array and what it points to must stay until done has
  * run. One commit at a time: a second call before done is a programmer error. */

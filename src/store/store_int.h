@@ -24,4 +24,7 @@ struct bh_store {
     bool committing; /* between commit and its done */
 };
 
+/* When a back end goes: ends the commit that is under way, if there is one, as a failure. */
+void bh_store_closed(struct bh_store *s, bh_store_done done, void *arg);
+
 #endif

@@ -61,10 +61,14 @@ static struct bh_str entry_key(const struct entry *e)
     return (struct bh_str){e->key, e->key_n};
 }
 
+static void work_done(void *arg);
+
 static void memory_free(struct bh_store *base)
 {
     struct memory_store *s = (struct memory_store *)base;
 
+    bh_loop_work_drop(base->loop, work_done, s);
+    bh_store_closed(base, s->done, s->arg);
     for (size_t i = 0; i < s->log_n; i++)
         entry_free(s->log[i]);
     bh_free(s->log);

@@ -357,10 +357,10 @@ static void sqlite_free(struct bh_store *base)
     sqlite3_stmt *all[] = {s->begin,       s->commit,      s->rollback,    s->insert_log,
                            s->insert_live, s->update_live, s->delete_live, s->get_live};
 
-    pthread_mutex_lock(&s->lock);
-    while (s->working || s->slicing)
-        pthread_cond_wait(&s->idle, &s->lock);
-    pthread_mutex_unlock(&s->lock);
+    /* A commit that has not begun never will. */
+    bh_loop_work_drop(base->loop, commit_done, s);
+    bh_loop_work_drop(base->loop, slice_done, s);
+    bh_store_closed(base, s->done, s->arg);
     for (size_t i = 0; i < BH_COUNT(all); i++)
         (void)sqlite3_finalize(all[i]);
     (void)sqlite3_close(s->reader);

@@ -247,3 +247,34 @@ BH_TEST(store_sqlite_commits_on_the_worker_pool)
     bh_loop_free(l);
     BH_EQ(bh_fs_remove_tree(dir, NULL), 0);
 }
+
+static void count_end(void *arg, const struct bh_err *err)
+{
+    *(int *)arg += err ? 1 : 100;
+}
+
+/* Closing ends a commit on its way, once, wherever that stands. */
+BH_TEST(store_sqlite_closes_during_a_commit)
+{
+    struct bh_store_write w = {BH_STORE_CREATE, BH_S("/a"), BH_S("1")};
+
+    for (int real = 0; real < 2; real++) {
+        char dir[256], path[300];
+        struct bh_err err = {0};
+        struct bh_loop *l = real ? bh_loop_new_real(&err) : bh_loop_new_virtual(1, 0);
+        struct bh_store *s = NULL;
+        int ends = 0;
+
+        tmp_dir(dir, sizeof(dir));
+        (void)snprintf(path, sizeof(path), "%s/state.db", dir);
+        BH_EQ(bh_store_open_sqlite(l, path, &s, &err), 0);
+        bh_store_commit(s, &w, 1, count_end, &ends);
+        bh_store_free(s);
+        BH_EQ(ends, 1);
+        if (!real)
+            bh_loop_advance(l, (int64_t)1000000000);
+        BH_EQ(ends, 1);
+        bh_loop_free(l);
+        BH_EQ(bh_fs_remove_tree(dir, NULL), 0);
+    }
+}
