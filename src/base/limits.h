@@ -32,7 +32,7 @@
 /* watches of one server */
 #define BH_WATCHERS_MAX 20000
 
-/* watch events kept in memory; older ones come from the store */
+/* watch events kept in memory; older ones are read from the store */
 #define BH_EVENT_WINDOW 20000
 
 /* bytes of the events that all windows together keep in memory, whatever their count */
