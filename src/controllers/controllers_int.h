@@ -49,6 +49,11 @@ extern const struct ctl_controller ctl_garbage_collector;
 extern const struct ctl_controller ctl_namespace;
 extern const struct ctl_controller ctl_podgroup_protection;
 extern const struct ctl_controller ctl_disruption;
+extern const struct ctl_controller ctl_volume_binder;
+extern const struct ctl_controller ctl_pvc_protection;
+extern const struct ctl_controller ctl_pv_protection;
+extern const struct ctl_controller ctl_vac_protection;
+extern const struct ctl_controller ctl_ephemeral_volume;
 
 /* Phase Succeeded or Failed, or deleted before it got a node: nothing of it will run any more. */
 bool ctl_pod_done(const struct bh_core_v1_pod *pod);

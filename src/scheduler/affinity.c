@@ -4,6 +4,7 @@
  * The counts can be changed pod by pod, which is how preemption plays through what would be without
  * a victim.
  */
+#include "client/volumes.h"
 #include "data/selector.h"
 #include "scheduler/sched_int.h"
 
@@ -46,32 +47,6 @@ struct affinity_state {
 
 /* ---- parsing ---- */
 
-static enum bh_label_op op_of(struct bh_str s)
-{
-    if (bh_str_eqc(s, "In"))
-        return BH_LABEL_IN;
-    if (bh_str_eqc(s, "NotIn"))
-        return BH_LABEL_NOT_IN;
-    return bh_str_eqc(s, "Exists") ? BH_LABEL_EXISTS : BH_LABEL_NOT_EXISTS;
-}
-
-void sched_selector(struct bh_arena *a, const struct bh_meta_v1_label_selector *ls,
-                    struct bh_label_selector *ret)
-{
-    *ret = (struct bh_label_selector){0};
-    if (!ls) {
-        ret->nothing = true;
-        return;
-    }
-    *ret = bh_label_selector_from_map(a, &ls->match_labels);
-    for (size_t i = 0; i < ls->match_expressions.n; i++) {
-        const struct bh_meta_v1_label_selector_requirement *r = &ls->match_expressions.p[i];
-
-        if (bh_label_selector_add(a, ret, r->key, op_of(r->operator), r->values, NULL) < 0)
-            ret->nothing = true; /* validation keeps such out */
-    }
-}
-
 /* "The same value as mine" (or another one), as the API server writes it into new pods. */
 void sched_selector_like(struct bh_arena *a, struct bh_label_selector *sel,
                          const struct bh_str_vec *keys, const struct bh_str_map *labels, bool same)
@@ -95,14 +70,14 @@ static void parse_term(struct bh_arena *a, const struct spod *pod,
 {
     ret->key = t->topology_key;
     ret->weight = weight;
-    sched_selector(a, t->label_selector, &ret->sel);
+    bh_meta_selector(a, t->label_selector, &ret->sel);
     if (t->label_selector) {
         sched_selector_like(a, &ret->sel, &t->match_label_keys, &pod->obj->labels, true);
         sched_selector_like(a, &ret->sel, &t->mismatch_label_keys, &pod->obj->labels, false);
     }
     ret->namespaces = t->namespaces;
     if (t->namespace_selector) {
-        sched_selector(a, t->namespace_selector, &ret->ns_sel);
+        bh_meta_selector(a, t->namespace_selector, &ret->ns_sel);
         ret->any_namespace = bh_label_selector_empty(&ret->ns_sel);
         ret->by_namespace_labels = !ret->any_namespace;
     } else if (!t->namespaces.n) {

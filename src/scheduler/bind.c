@@ -28,7 +28,8 @@ struct bind_claim {
 };
 
 enum bind_step {
-    STEP_CREATE, /* of the claim for extended resources */
+    STEP_VOLUMES, /* they are bound first */
+    STEP_CREATE,  /* of the claim for extended resources */
     STEP_FINALIZER,
     STEP_STATUS,
     STEP_GET,
@@ -67,9 +68,11 @@ struct sbind {
     struct bh_str *watched;       /* uids of all claims of the pod */
     struct bh_str *watched_names;
     size_t watched_n;
-    struct bh_link wait; /* in s->bind_waits */
+    struct sched_vbind *volumes; /* of claims that waited for the pod; NULL: none, or bound */
+    struct bh_link wait;         /* in s->bind_waits */
     int64_t wait_until;
     bool waiting;
+    bool node_told;
     enum bind_step step;
     bool unsure; /* the last write of the step may still have taken effect */
     int tries;   /* conflicts of this claim */
@@ -131,7 +134,8 @@ static void group_failed(struct sbind *b)
 
         group_leave(o);
         o->dead = true;
-        if (!o->begun || (!o->call && (o->step == STEP_GROUP || o->step == STEP_WAIT)))
+        if (!o->begun || o->step == STEP_VOLUMES ||
+            (!o->call && (o->step == STEP_GROUP || o->step == STEP_WAIT)))
             bind_failed(o, BH_S(GROUP_TEXT)); /* nothing is under way that would end it */
     }
     group_unref(bg);
@@ -183,6 +187,7 @@ static void bind_free(struct sbind *b)
     bh_list_del(&b->link);
     bh_list_del(&b->wait);
     b->s->binds_n--;
+    sched_vbind_free(b->volumes);
     if (b->pod)
         b->pod->bind = NULL;
     for (size_t i = 0; i < b->n; i++)
@@ -430,12 +435,11 @@ static bool devices_bound(struct sbind *b)
 }
 
 /* Where the pod will be, told before it is bound: what is awaited may depend on it. */
-static void begin_wait(struct sbind *b)
+static void tell_node(struct sbind *b)
 {
-    b->waiting = true;
-    b->wait_until = bh_loop_mono_ns(b->s->loop) + b->timeout_s * 1000000000;
-    bh_list_add_tail(&b->s->bind_waits, &b->wait);
-    bh_timer_start(&b->retry, b->timeout_s * 1000 + 1);
+    if (b->node_told)
+        return;
+    b->node_told = true;
     (void)bh_client_patch(
         b->s->client, &bh_core_v1_pod_kind, b->pod_obj->ns, b->pod_obj->name, "status",
         BH_PATCH_MERGE,
@@ -443,6 +447,15 @@ static void begin_wait(struct sbind *b)
                    "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"nominatedNodeName\":\"%.*s\"}}",
                    BH_SF(b->pod_obj->uid), BH_SF(b->node)),
         NULL, NULL);
+}
+
+static void begin_wait(struct sbind *b)
+{
+    b->waiting = true;
+    b->wait_until = bh_loop_mono_ns(b->s->loop) + b->timeout_s * 1000000000;
+    bh_list_add_tail(&b->s->bind_waits, &b->wait);
+    bh_timer_start(&b->retry, b->timeout_s * 1000 + 1);
+    tell_node(b);
     bh_event(b->recorder, b->pod_obj, "Normal", "BindingConditionsPending",
              "waiting for binding conditions for device on node %.*s", BH_SF(b->node));
 }
@@ -519,9 +532,29 @@ static void await_sibling(struct sbind *b, struct bind_claim *k)
     again_later(b);
 }
 
+static void volumes_bound(void *arg, struct bh_str why)
+{
+    struct sbind *b = arg;
+    struct sched_vbind *v = b->volumes;
+
+    if (why.n) {
+        bind_failed(b, why);
+        return;
+    }
+    b->volumes = NULL;
+    sched_vbind_free(v);
+    bind_go(b);
+}
+
 /* The next write, from what the newest objects say. */
 static void bind_go(struct sbind *b)
 {
+    if (b->volumes) {
+        b->step = STEP_VOLUMES;
+        tell_node(b);
+        sched_vbind_start(b->volumes, volumes_bound, b);
+        return;
+    }
     while (b->i < b->n) {
         struct bind_claim *k = &b->claims[b->i];
         const struct bh_resource_v1_resource_claim *c;
@@ -593,6 +626,8 @@ static void on_retry(void *arg)
         break;
     case STEP_GROUP:
         break;
+    case STEP_VOLUMES:
+        break; /* it has a timer of its own */
     case STEP_SHARED:
     case STEP_CREATE:
     case STEP_POD_STATUS:
@@ -822,6 +857,7 @@ static void bind_answer(void *arg, const struct bh_client_res *res)
         pod_status_answer(b, res);
         break;
     case STEP_SHARED:
+    case STEP_VOLUMES:
     case STEP_WAIT:
     case STEP_GROUP:
         break;
@@ -924,6 +960,7 @@ void sched_bind(struct cycle *c, const struct candidate *k, struct bind_group *b
         add_claim(b, &c->claims[i], k);
     if (k->set && k->set->ext)
         add_ext(b, k->set, &k->dra.allocations[k->set->n - 1]);
+    b->volumes = sched_vbind_new(c, k->node, a);
     bh_timer_init(&b->retry, c->s->loop, on_retry, b);
     bh_list_add_tail(&c->s->binds, &b->link);
     c->s->binds_n++;
@@ -948,7 +985,8 @@ void sched_bind_pod_gone(struct spod *pod)
         return;
     pod->bind = NULL;
     b->pod = NULL;
-    if (!b->begun || (!b->call && (b->step == STEP_WAIT || b->step == STEP_GROUP)))
+    if (!b->begun || b->step == STEP_VOLUMES ||
+        (!b->call && (b->step == STEP_WAIT || b->step == STEP_GROUP)))
         bind_failed(b, (struct bh_str){NULL, 0}); /* nothing is under way that would end it */
 }
 

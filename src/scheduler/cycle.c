@@ -31,8 +31,12 @@ static const char *const reason_texts[R_FIXED] = {
     [R_VOLUME_FIND] = "node(s) didn't find available persistent volumes to bind",
     [R_VOLUME_ZONE] = "node(s) had no available volume zone",
     [R_VOLUME_COUNT] = "node(s) exceed max volume count",
-    [R_VOLUME_RWOP] = ("node has pod using PersistentVolumeClaim with the same name and "
-                       "ReadWriteOncePod access mode"),
+    [R_VOLUME_RWOP] = ("node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod "
+                       "access mode already "
+                       "in-use by another pod"),
+    [R_VOLUME_DISK] = "node(s) had no available disk",
+    [R_VOLUME_SPACE] = "node(s) did not have enough free storage",
+    [R_VOLUME_GONE] = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
     [R_FEATURES] = "node(s) didn't match Pod's required features",
 };
 

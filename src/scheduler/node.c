@@ -186,6 +186,7 @@ void sched_node_add_pod(struct bh_scheduler *s, struct snode *n, struct spod *po
     use(n, pod, 1);
     n->ports_n += pod->ports_n > 0;
     sched_node_changed(s, n);
+    sched_volumes_count(s, pod, 1);
     if (pod->terms) {
         list_add(&n->affine, pod);
         s->terms_pods++;
@@ -206,6 +207,7 @@ void sched_node_del_pod(struct bh_scheduler *s, struct spod *pod)
     use(n, pod, -1);
     n->ports_n -= pod->ports_n > 0;
     sched_node_changed(s, n);
+    sched_volumes_count(s, pod, -1);
     if (pod->terms)
         for (uint32_t i = 0; i < n->affine.n; i++)
             if (n->affine.p[i] == pod) {

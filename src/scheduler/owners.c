@@ -1,5 +1,6 @@
 /* Selectors of the workloads that own pods, for the default spreading. */
 #include "api/gen/apps_v1.h"
+#include "client/volumes.h"
 #include "data/selector.h"
 #include "scheduler/sched_int.h"
 
@@ -34,13 +35,13 @@ bool sched_owner_selector(struct cycle *c, struct bh_label_selector *sel)
     if (bh_str_eqc(o->kind, "ReplicaSet") && c->s->inf_rss) {
         obj = bh_informer_get(c->s->inf_rss, c->pod->obj->ns, o->name);
         if (obj)
-            sched_selector(
+            bh_meta_selector(
                 c->a, ((const struct bh_apps_v1_replica_set *)bh_obj_struct(obj))->spec.selector,
                 &more);
     } else if (bh_str_eqc(o->kind, "StatefulSet") && c->s->inf_stss) {
         obj = bh_informer_get(c->s->inf_stss, c->pod->obj->ns, o->name);
         if (obj)
-            sched_selector(
+            bh_meta_selector(
                 c->a, ((const struct bh_apps_v1_stateful_set *)bh_obj_struct(obj))->spec.selector,
                 &more);
     } else if (bh_str_eqc(o->kind, "ReplicationController") && c->s->inf_rcs) {

@@ -338,11 +338,12 @@ void sched_pod_set(struct bh_scheduler *s, struct spod *pod, struct bh_obj *obj)
     pod->ports = pod->ports_n ? bh_calloc(pod->ports_n, sizeof(*pod->ports)) : NULL;
     if (pod->ports_n)
         (void)walk_ports(&pod->p->spec, pod->ports);
-    pod->has_pvc = false;
+    pod->has_pvc = pod->has_disks = false;
     for (size_t i = 0; i < pod->p->spec.volumes.n; i++) {
         const struct bh_core_v1_volume_source *v = &pod->p->spec.volumes.p[i].volume_source;
 
         pod->has_pvc |= v->persistent_volume_claim || v->ephemeral;
+        pod->has_disks |= sched_volume_is_disk(v);
     }
     (void)sched_terms_free(pod->terms);
     pod->terms = sched_terms_new(pod);

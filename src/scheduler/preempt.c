@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/gen/policy_v1.h"
+#include "client/volumes.h"
 #include "data/json.h"
 #include "data/selector.h"
 #include "data/time_fmt.h"
@@ -80,7 +81,7 @@ static void read_budgets(struct hunt *h)
         b->ns = o->ns;
         b->b = bh_obj_struct(o);
         b->allowed = b->b->status.disruptions_allowed;
-        sched_selector(h->c->a, b->b->spec.selector, &b->sel);
+        bh_meta_selector(h->c->a, b->b->spec.selector, &b->sel);
     }
 }
 

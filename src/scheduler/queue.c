@@ -386,6 +386,10 @@ static bool helps(const struct spod *pod, enum plugin pl, const struct happening
         return room(pod, h->node);
     if (h->ev == EV_POD_GONE && pl == PL_NODE_PORTS)
         return ports_freed(pod, h->pod);
+    if (h->ev == EV_POD_GONE && (pl == PL_VOLUME_RESTRICTIONS || pl == PL_NODE_VOLUME_LIMITS))
+        return sched_volume_pod_gone_helps(pod, pl, h->pod);
+    if (h->ev == EV_VOLUME)
+        return sched_volume_helps(pod, pl, h);
     return true;
 }
 

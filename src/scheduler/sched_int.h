@@ -57,6 +57,9 @@ enum {
     R_VOLUME_ZONE,
     R_VOLUME_COUNT,
     R_VOLUME_RWOP,
+    R_VOLUME_DISK,
+    R_VOLUME_SPACE,
+    R_VOLUME_GONE,
     R_FEATURES,
     R_FIXED,
     R_INSUFFICIENT = 64,
@@ -77,6 +80,7 @@ struct snode;
 struct sbind;
 struct bind_group;
 struct gang;
+struct sched_vbind;
 struct pod_terms;
 
 enum pod_where {
@@ -111,6 +115,7 @@ struct spod {
     uint32_t ports_n;
     struct pod_terms *terms; /* (anti)affinity, parsed; NULL when it has none */
     bool has_pvc;
+    bool has_disks; /* volumes that one pod at a time may write to */
     /* queue */
     int64_t added_ns; /* when it came into the active queue first */
     int64_t ready_ns; /* end of its back-off */
@@ -194,7 +199,7 @@ struct pod_heap {
 };
 
 /* A kind that a server may not serve: asked for once, then followed or left alone. */
-#define SCHED_OPTIONAL 12
+#define SCHED_OPTIONAL 15
 struct sched_optional {
     struct bh_scheduler *s;
     const struct bh_kind *kind;
@@ -222,8 +227,9 @@ struct bh_scheduler {
     int64_t backoff_first_ns, backoff_max_ns;
     struct bh_dra_model *model;
     struct bh_informer *inf_pods, *inf_nodes, *inf_claims, *inf_slices, *inf_classes, *inf_rules,
-        *inf_pvcs, *inf_pvs, *inf_storage, *inf_csinodes, *inf_namespaces, *inf_pdbs, *inf_services,
-        *inf_rcs, *inf_rss, *inf_stss, *inf_podgroups;
+        *inf_pvcs, *inf_pvs, *inf_storage, *inf_csinodes, *inf_csidrivers, *inf_capacities,
+        *inf_attachments, *inf_namespaces, *inf_pdbs, *inf_services, *inf_rcs, *inf_rss, *inf_stss,
+        *inf_podgroups;
     struct sched_optional optional[SCHED_OPTIONAL];
     bool ready; /* everything is synced */
     /* Kept for their memory: of one attempt, and of small things that call nothing else. */
@@ -241,6 +247,11 @@ struct bh_scheduler {
     uint32_t res_n;
     struct bh_map images;  /* image name -> struct image */
     struct bh_map written; /* claim uid -> struct written */
+    struct bh_map
+        pvc_users;          /* "ns/name" of a volume claim -> (void *)(pods on nodes that use it) */
+    struct bh_map attached; /* node name -> its VolumeAttachments (volume_limits.c) */
+    struct bh_map assumed_pvs, assumed_pvcs; /* decided, not yet seen bound (volume_bind.c) */
+    struct bh_link volume_waits;             /* binds whose volumes are not bound yet */
 
     struct pod_heap active, backoff, error_backoff;
     struct bh_link waiting, gated;
@@ -304,7 +315,7 @@ enum event {
     EV_CLAIM = 1 << 9,
     EV_SLICE = 1 << 10,
     EV_CLASS = 1 << 11,
-    EV_VOLUME = 1 << 12, /* PVC, PV, storage class, CSI node */
+    EV_VOLUME = 1 << 12, /* PVC, PV, and the kinds of storage.k8s.io */
     EV_NAMESPACE = 1 << 13,
     EV_SELF = 1 << 14, /* the waiting pod itself changed */
 };
@@ -312,7 +323,8 @@ struct happening {
     enum event ev;
     const struct snode *node;
     const struct spod *pod;
-    const struct bh_obj *old, *obj; /* node, claim */
+    const struct bh_obj *old, *obj; /* node, claim, volume kinds */
+    bool gone;                      /* EV_VOLUME: obj was deleted */
 };
 void sched_queue_init(struct bh_scheduler *s);
 void sched_queue_done(struct bh_scheduler *s);
@@ -494,8 +506,6 @@ struct bh_obj *sched_ext_leftover(const struct cycle *c);
 struct bh_label_selector;
 struct pod_terms *sched_terms_new(const struct spod *pod); /* NULL: none */
 struct pod_terms *sched_terms_free(struct pod_terms *t);
-void sched_selector(struct bh_arena *a, const struct bh_meta_v1_label_selector *ls,
-                    struct bh_label_selector *ret);
 void sched_selector_like(struct bh_arena *a, struct bh_label_selector *sel,
                          const struct bh_str_vec *keys, const struct bh_str_map *labels, bool same);
 void sched_affinity_prefilter(struct cycle *c);
@@ -511,6 +521,23 @@ bool sched_owner_selector(struct cycle *c, struct bh_label_selector *sel);
 bool sched_volumes_prefilter(struct cycle *c);
 enum verdict sched_volumes_filter(struct cycle *c, const struct snode *n);
 bool sched_images_same(const struct bh_core_v1_node *a, const struct bh_core_v1_node *b);
+bool sched_volume_is_disk(const struct bh_core_v1_volume_source *v);
+void sched_volumes_count(struct bh_scheduler *s, const struct spod *pod, int by);
+bool sched_volume_helps(const struct spod *pod, enum plugin pl, const struct happening *h);
+bool sched_volume_pod_gone_helps(const struct spod *pod, enum plugin pl, const struct spod *gone);
+void sched_attachment_put(struct bh_scheduler *s, struct bh_obj *o);
+void sched_attachment_del(struct bh_scheduler *s, const struct bh_obj *o);
+void sched_attachments_done(struct bh_scheduler *s);
+/* ---- volume_bind.c ---- */
+/* Decides the volumes of claims that waited for the pod, and assumes them; NULL: there are none. a:
+ * has to live as long. */
+struct sched_vbind *sched_vbind_new(struct cycle *c, const struct snode *n, struct bh_arena *a);
+/* Writes what was decided and waits until it is bound. done is called once, perhaps before this
+ * returns, with why it failed or an empty text; it may free b. */
+void sched_vbind_start(struct sched_vbind *b, void (*done)(void *arg, struct bh_str why),
+                       void *arg);
+void sched_vbind_free(struct sched_vbind *b);  /* NULL is fine; takes the assumptions back */
+void sched_vbind_look(struct bh_scheduler *s); /* a volume or claim changed */
 void sched_images_read(struct bh_scheduler *s, struct snode *n);
 void sched_images_clear(struct bh_scheduler *s, struct snode *n);
 int64_t sched_images_score(struct cycle *c, const struct snode *n);

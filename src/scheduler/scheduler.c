@@ -470,20 +470,44 @@ static void rule_deleted(void *arg, struct bh_obj *last)
 
 /* ---- what is only looked up: a change may help somebody ---- */
 
+static void volume_happened(struct bh_scheduler *s, const struct bh_obj *old,
+                            const struct bh_obj *o, bool gone)
+{
+    sched_happened(s, &(struct happening){.ev = EV_VOLUME, .old = old, .obj = o, .gone = gone});
+    if (!bh_list_empty(&s->volume_waits))
+        sched_vbind_look(s);
+}
+
 static void volume_added(void *arg, struct bh_obj *o)
 {
-    sched_happened(arg, &(struct happening){.ev = EV_VOLUME, .obj = o});
+    volume_happened(arg, NULL, o, false);
 }
 
 static void volume_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
 {
-    (void)old;
-    volume_added(arg, o);
+    volume_happened(arg, old, o, false);
 }
 
 static void volume_deleted(void *arg, struct bh_obj *last)
 {
-    volume_added(arg, last);
+    volume_happened(arg, NULL, last, true);
+}
+
+static void attachment_added(void *arg, struct bh_obj *o)
+{
+    sched_attachment_put(arg, o);
+}
+
+static void attachment_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
+{
+    sched_attachment_del(arg, old);
+    sched_attachment_put(arg, o);
+}
+
+static void attachment_deleted(void *arg, struct bh_obj *last)
+{
+    sched_attachment_del(arg, last);
+    volume_deleted(arg, last);
 }
 
 static void namespace_added(void *arg, struct bh_obj *o)
@@ -520,6 +544,8 @@ static void group_deleted(void *arg, struct bh_obj *last)
 
 static const struct bh_informer_ops volume_ops = {volume_added, volume_updated, volume_deleted,
                                                   on_synced};
+static const struct bh_informer_ops attachment_ops = {attachment_added, attachment_updated,
+                                                      attachment_deleted, on_synced};
 static const struct bh_informer_ops namespace_ops = {namespace_added, namespace_updated, NULL,
                                                      on_synced};
 static const struct bh_informer_ops group_ops = {group_added, group_updated, group_deleted,
@@ -587,6 +613,15 @@ static void probe_all(struct bh_scheduler *s)
          .ops = &volume_ops,
          .informer = &s->inf_storage},
         {.kind = &bh_storage_v1_csi_node_kind, .ops = &volume_ops, .informer = &s->inf_csinodes},
+        {.kind = &bh_storage_v1_csi_driver_kind,
+         .ops = &volume_ops,
+         .informer = &s->inf_csidrivers},
+        {.kind = &bh_storage_v1_csi_storage_capacity_kind,
+         .ops = &volume_ops,
+         .informer = &s->inf_capacities},
+        {.kind = &bh_storage_v1_volume_attachment_kind,
+         .ops = &attachment_ops,
+         .informer = &s->inf_attachments},
         {.kind = &bh_policy_v1_pod_disruption_budget_kind,
          .ops = &quiet_ops,
          .informer = &s->inf_pdbs},
@@ -671,6 +706,7 @@ struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_sched
         (void)sched_res_id(s, bh_s(fixed[i]));
     bh_list_init(&s->binds);
     bh_list_init(&s->bind_waits);
+    bh_list_init(&s->volume_waits);
     bh_timer_init(&s->turn, s->loop, on_turn, s);
     if (take_config(s, opts ? opts->config : NULL, err) < 0)
         return bh_scheduler_free(s);
@@ -716,6 +752,7 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
 
     if (!s)
         return NULL;
+    s->ready = false; /* nothing that ends now begins anything */
     bh_timer_stop(&s->turn);
     sched_bind_abandon(s);
     unfollow(s);
@@ -736,6 +773,10 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
     for (it = 0; bh_map_next(&s->written, &it, NULL, &v);)
         bh_free(v);
     bh_map_done(&s->written);
+    bh_map_done(&s->pvc_users);
+    bh_map_done(&s->assumed_pvs);
+    bh_map_done(&s->assumed_pvcs);
+    sched_attachments_done(s);
     bh_map_done(&s->res_ids);
     bh_map_done(&s->images);
     for (uint32_t i = 0; i < s->res_n; i++)

@@ -2,6 +2,7 @@
  * stick out by more than maxSkew (hard), or scores lower (soft). */
 #include <math.h>
 
+#include "client/volumes.h"
 #include "data/selector.h"
 #include "dra/node_selector.h"
 #include "scheduler/sched_int.h"
@@ -63,7 +64,7 @@ static struct constraint *parse(struct cycle *c,
         k->key = t->topology_key;
         k->max_skew = t->max_skew;
         k->min_domains = t->has_min_domains ? t->min_domains : 1;
-        sched_selector(c->a, t->label_selector, &k->sel);
+        bh_meta_selector(c->a, t->label_selector, &k->sel);
         if (t->match_label_keys.n && t->label_selector)
             sched_selector_like(c->a, &k->sel, &t->match_label_keys, &c->pod->obj->labels, true);
         k->honor_affinity =
