@@ -122,6 +122,11 @@ static bool pod_uses_volume_claim(const struct bh_core_v1_pod *p, struct bh_str 
         if (v->volume_source.persistent_volume_claim &&
             bh_str_eq(v->volume_source.persistent_volume_claim->claim_name, name))
             return true;
+        /* That of an ephemeral volume is called POD-VOLUME. */
+        if (v->volume_source.ephemeral && name.n == p->metadata.name.n + 1 + v->name.n &&
+            bh_str_starts(name, p->metadata.name) && name.p[p->metadata.name.n] == '-' &&
+            bh_str_ends(name, v->name))
+            return true;
     }
     return false;
 }

@@ -61,19 +61,23 @@ void kl_worker_free(struct pod_worker *w);
 struct bh_obj *kl_worker_active_pod(const struct pod_worker *w);
 struct bh_obj *kl_worker_pod(const struct pod_worker *w);
 
-/* ---- pod_refs.c: config maps and secrets that a pod names ---- */
+/* ---- pod_refs.c: config maps, secrets and volumes that a pod names ---- */
 
-struct pod_refs; /* "configmap/NAME" or "secret/NAME" -> object */
+struct pod_refs; /* "RESOURCE/NAME" -> object */
 typedef void (*pod_refs_fn)(void *arg, const struct bh_err *err);
 /* Reads everything that volumes and environments of the pod name, live. A missing optional one is
  * left out; a missing required one fails with the text for the event. *call can be cancelled with
- * pod_refs_free(). */
-struct pod_refs *pod_refs_fetch(struct bh_kubelet *k, struct bh_obj *pod, pod_refs_fn done,
-                                void *arg);
+ * pod_refs_free(). begins: the pod uses none of it yet, so that a claim which is being deleted is
+ * refused. */
+struct pod_refs *pod_refs_fetch(struct bh_kubelet *k, struct bh_obj *pod, bool begins,
+                                pod_refs_fn done, void *arg);
 struct pod_refs *pod_refs_free(struct pod_refs *r);
 const struct bh_core_v1_config_map *pod_refs_config_map(const struct pod_refs *r,
                                                         struct bh_str name);
 const struct bh_core_v1_secret *pod_refs_secret(const struct pod_refs *r, struct bh_str name);
+/* The volume behind a volume that names a claim; NULL for others. */
+const struct bh_core_v1_persistent_volume *pod_refs_volume(const struct pod_refs *r,
+                                                           const struct bh_core_v1_volume *v);
 
 /* ---- pod_volumes.c ---- */
 
@@ -85,7 +89,9 @@ BH_MUST int pod_volumes_setup(const char *root, const struct bh_obj *pod,
 BH_MUST int pod_volumes_teardown(const char *root, struct bh_str uid, struct bh_err *err);
 /* Host path of a volume, in the arena; NULL when the pod has no such volume. */
 const char *pod_volume_path(struct bh_arena *a, const char *root, const struct bh_obj *pod,
-                            struct bh_str volume);
+                            const struct pod_refs *refs, struct bh_str volume);
+/* Whether the pod itself wants the volume read-only, whatever a container mounts. */
+bool pod_volume_read_only(const struct bh_obj *pod, struct bh_str volume);
 
 /* ---- pod_config.c: what the runtime is asked for ---- */
 

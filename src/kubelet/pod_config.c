@@ -445,7 +445,7 @@ static int add_mounts(struct env *e, struct bh_cri_container_config *cfg, uint32
 
     cfg->mounts.p = m;
     for (size_t i = 0; i < v->n; i++) {
-        const char *host = pod_volume_path(e->a, e->k->root, e->pod, v->p[i].name);
+        const char *host = pod_volume_path(e->a, e->k->root, e->pod, e->refs, v->p[i].name);
         struct bh_str sub =
             v->p[i].sub_path_expr.n ? expand(e, v->p[i].sub_path_expr) : v->p[i].sub_path;
 
@@ -458,7 +458,7 @@ static int add_mounts(struct env *e, struct bh_cri_container_config *cfg, uint32
         m[cfg->mounts.n] = (struct bh_cri_mount){
             .container_path = v->p[i].mount_path,
             .host_path = sub.n ? bh_str_fmt(e->a, "%s/%.*s", host, BH_SF(sub)) : bh_s(host),
-            .readonly = v->p[i].read_only};
+            .readonly = v->p[i].read_only || pod_volume_read_only(e->pod, v->p[i].name)};
         if (sub.n && !bh_fs_exists(m[cfg->mounts.n].host_path.p)) {
             r = bh_fs_mkdir_p(m[cfg->mounts.n].host_path.p, 0755, err);
             if (r < 0)

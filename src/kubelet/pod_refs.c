@@ -1,6 +1,7 @@
-/* Config maps and secrets that a pod names in volumes and environments: read live, one after the
- * other, before they are used. */
+/* Config maps and secrets that a pod names in volumes and environments, and the persistent volumes
+ * behind its claims: read live, one after the other, before they are used. */
 #include "base/buf.h"
+#include "client/volumes.h"
 #include "kubelet/kubelet_int.h"
 
 #define REFS_MAX 512
@@ -19,6 +20,7 @@ struct pod_refs {
     size_t n, cap, i;
     struct bh_map objs;
     uint64_t call;
+    bool begins;
     struct bh_timer now; /* for an answer that needs no request: never inside fetch */
     pod_refs_fn done;
     void *arg;
@@ -85,6 +87,72 @@ static void want_of_volume(struct pod_refs *r, const struct bh_core_v1_volume_so
     }
 }
 
+static bool is_ephemeral(const struct pod_refs *r, struct bh_str claim)
+{
+    const struct bh_core_v1_pod *pod = bh_obj_struct(r->pod);
+
+    for (size_t i = 0; i < pod->spec.volumes.n; i++)
+        if (pod->spec.volumes.p[i].volume_source.ephemeral &&
+            bh_str_eq(bh_pod_volume_claim(r->arena, r->pod->name, &pod->spec.volumes.p[i]), claim))
+            return true;
+    return false;
+}
+
+static bool made_for(const struct bh_core_v1_persistent_volume_claim *c, const struct bh_obj *pod)
+{
+    for (size_t i = 0; i < c->metadata.owner_references.n; i++)
+        if (c->metadata.owner_references.p[i].controller &&
+            bh_str_eq(c->metadata.owner_references.p[i].uid, pod->uid))
+            return true;
+    return false;
+}
+
+/* Only a claim that is bound, and to whose volume it is bound too, may be used. */
+static int check_claim(struct pod_refs *r, const struct bh_obj *o, struct bh_err *err)
+{
+    const struct bh_core_v1_persistent_volume_claim *c = bh_obj_struct(o);
+    const char *why = NULL;
+
+    if (is_ephemeral(r, o->name) && !made_for(c, r->pod))
+        return bh_err_set(err, BH_E_INVALID,
+                          "error processing PVC %.*s/%.*s: PVC %.*s/%.*s was not created for pod "
+                          "%.*s/%.*s (pod is not owner)",
+                          BH_SF(o->ns), BH_SF(o->name), BH_SF(o->ns), BH_SF(o->name),
+                          BH_SF(r->pod->ns), BH_SF(r->pod->name));
+    if (o->deleting && r->begins)
+        why = "PVC is being deleted";
+    else if (!bh_str_eqc(c->status.phase, "Bound") || !c->spec.volume_name.n)
+        why = "PVC is not bound";
+    if (why)
+        return bh_err_set(err, BH_E_INVALID, "error processing PVC %.*s/%.*s: %s", BH_SF(o->ns),
+                          BH_SF(o->name), why);
+    want(r, &bh_core_v1_persistent_volume_kind, c->spec.volume_name, false);
+    return 0;
+}
+
+static const void *find(const struct pod_refs *r, const struct bh_kind *kind, struct bh_str name);
+
+static int check_volume(struct pod_refs *r, const struct bh_obj *o, struct bh_err *err)
+{
+    const struct bh_core_v1_object_reference *ref =
+        ((const struct bh_core_v1_persistent_volume *)bh_obj_struct(o))->spec.claim_ref;
+    const struct bh_core_v1_persistent_volume_claim *c =
+        ref ? find(r, &bh_core_v1_persistent_volume_claim_kind, ref->name) : NULL;
+
+    if (!ref)
+        return bh_err_set(
+            err, BH_E_INVALID,
+            "found PV object \"%.*s\" but it has a nil pv.Spec.ClaimRef indicating it "
+            "is not yet bound to the claim",
+            BH_SF(o->name));
+    if (!c || !bh_str_eq(c->metadata.uid, ref->uid))
+        return bh_err_set(err, BH_E_INVALID,
+                          "found PV object \"%.*s\" but its pv.Spec.ClaimRef.UID \"%.*s\" does not "
+                          "point to claim.UID \"%.*s\"",
+                          BH_SF(o->name), BH_SF(ref->uid), BH_SF(c ? c->metadata.uid : BH_S("")));
+    return 0;
+}
+
 static void next(struct pod_refs *r);
 
 static void got(void *arg, const struct bh_client_res *res)
@@ -95,8 +163,19 @@ static void got(void *arg, const struct bh_client_res *res)
 
     r->call = 0;
     if (res->err.code == BH_OK && res->obj) {
+        const struct bh_kind *kind = w->kind;
+        int ok = 0;
+
         (void)bh_obj_unref(
-            bh_map_put(&r->objs, ref_key(r->arena, w->kind, w->name), bh_obj_ref(res->obj)));
+            bh_map_put(&r->objs, ref_key(r->arena, kind, w->name), bh_obj_ref(res->obj)));
+        if (kind == &bh_core_v1_persistent_volume_claim_kind)
+            ok = check_claim(r, res->obj, &err);
+        else if (kind == &bh_core_v1_persistent_volume_kind)
+            ok = check_volume(r, res->obj, &err);
+        if (ok < 0) {
+            r->done(r->arg, &err);
+            return;
+        }
     } else if (!(res->err.code == BH_E_NOT_FOUND && w->optional)) {
         (void)bh_err_set(&err, res->err.code ? res->err.code : BH_E_INTERNAL, "%s",
                          res->err.msg[0] ? res->err.msg : "no object in the answer");
@@ -116,7 +195,9 @@ static void next(struct pod_refs *r)
     r->call = bh_client_call(r->k->client,
                              &(struct bh_client_req){.verb = BH_VERB_GET,
                                                      .kind = r->wants[r->i].kind,
-                                                     .ns = r->pod->ns,
+                                                     .ns = r->wants[r->i].kind->namespaced
+                                                               ? r->pod->ns
+                                                               : (struct bh_str){NULL, 0},
                                                      .name = r->wants[r->i].name},
                              got, r);
 }
@@ -126,7 +207,8 @@ static void begin(void *arg)
     next(arg);
 }
 
-struct pod_refs *pod_refs_fetch(struct bh_kubelet *k, struct bh_obj *o, pod_refs_fn done, void *arg)
+struct pod_refs *pod_refs_fetch(struct bh_kubelet *k, struct bh_obj *o, bool begins,
+                                pod_refs_fn done, void *arg)
 {
     const struct bh_core_v1_pod *pod = bh_obj_struct(o);
     struct bh_arena *a = bh_arena_new(0);
@@ -135,10 +217,14 @@ struct pod_refs *pod_refs_fetch(struct bh_kubelet *k, struct bh_obj *o, pod_refs
     r->k = k;
     r->arena = a;
     r->pod = bh_obj_ref(o);
+    r->begins = begins;
     r->done = done;
     r->arg = arg;
-    for (size_t i = 0; i < pod->spec.volumes.n; i++)
+    for (size_t i = 0; i < pod->spec.volumes.n; i++) {
         want_of_volume(r, &pod->spec.volumes.p[i].volume_source);
+        want(r, &bh_core_v1_persistent_volume_claim_kind,
+             bh_pod_volume_claim(a, o->name, &pod->spec.volumes.p[i]), false);
+    }
     for (size_t i = 0; i < pod->spec.init_containers.n; i++)
         want_of_container(r, &pod->spec.init_containers.p[i]);
     for (size_t i = 0; i < pod->spec.containers.n; i++)
@@ -181,4 +267,15 @@ const struct bh_core_v1_config_map *pod_refs_config_map(const struct pod_refs *r
 const struct bh_core_v1_secret *pod_refs_secret(const struct pod_refs *r, struct bh_str name)
 {
     return find(r, &bh_core_v1_secret_kind, name);
+}
+
+const struct bh_core_v1_persistent_volume *pod_refs_volume(const struct pod_refs *r,
+                                                           const struct bh_core_v1_volume *v)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    const struct bh_core_v1_persistent_volume_claim *c;
+    struct bh_str name = r ? bh_pod_volume_claim(a, r->pod->name, v) : (struct bh_str){NULL, 0};
+
+    c = name.n ? find(r, &bh_core_v1_persistent_volume_claim_kind, name) : NULL;
+    return c ? find(r, &bh_core_v1_persistent_volume_kind, c->spec.volume_name) : NULL;
 }

@@ -32,8 +32,33 @@ static const char *type_dir(const struct bh_core_v1_volume_source *v)
                              : NULL;
 }
 
+/* Where the volume behind a claim lies on this host; NULL for kinds that are not supported. */
+static const char *pv_path(struct bh_arena *a, const struct bh_core_v1_persistent_volume *pv)
+{
+    const struct bh_core_v1_persistent_volume_source *s = &pv->spec.persistent_volume_source;
+
+    if (pv->spec.has_volume_mode && bh_str_eqc(pv->spec.volume_mode, "Block"))
+        return NULL;
+    if (s->host_path)
+        return bh_str_dup(a, s->host_path->path).p;
+    return s->local ? bh_str_dup(a, s->local->path).p : NULL;
+}
+
+bool pod_volume_read_only(const struct bh_obj *o, struct bh_str volume)
+{
+    const struct bh_core_v1_pod *pod = bh_obj_struct(o);
+
+    for (size_t i = 0; i < pod->spec.volumes.n; i++) {
+        const struct bh_core_v1_volume_source *v = &pod->spec.volumes.p[i].volume_source;
+
+        if (bh_str_eq(pod->spec.volumes.p[i].name, volume))
+            return v->persistent_volume_claim && v->persistent_volume_claim->read_only;
+    }
+    return false;
+}
+
 const char *pod_volume_path(struct bh_arena *a, const char *root, const struct bh_obj *o,
-                            struct bh_str volume)
+                            const struct pod_refs *refs, struct bh_str volume)
 {
     const struct bh_core_v1_pod *pod = bh_obj_struct(o);
 
@@ -44,6 +69,11 @@ const char *pod_volume_path(struct bh_arena *a, const char *root, const struct b
             continue;
         if (v->volume_source.host_path)
             return bh_str_dup(a, v->volume_source.host_path->path).p;
+        if (v->volume_source.persistent_volume_claim || v->volume_source.ephemeral) {
+            const struct bh_core_v1_persistent_volume *pv = pod_refs_volume(refs, v);
+
+            return pv ? pv_path(a, pv) : NULL;
+        }
         if (!type_dir(&v->volume_source))
             return NULL;
         return bh_str_fmt(a, "%s/pods/%.*s/volumes/%s/%.*s", root, BH_SF(o->uid),
@@ -322,18 +352,36 @@ static int check_host_path(const struct bh_core_v1_host_path_volume_source *h, c
     return 0;
 }
 
+/* A local volume has to be there: who made it knows what it is. */
+static int setup_pv(const struct bh_core_v1_persistent_volume *pv, const char *path,
+                    struct bh_err *err)
+{
+    if (pv->spec.persistent_volume_source.host_path)
+        return check_host_path(pv->spec.persistent_volume_source.host_path, path, err);
+    return bh_fs_exists(path) ? 0
+                              : bh_err_set(err, BH_E_NOT_FOUND, "path \"%s\" does not exist", path);
+}
+
 static int setup_one(struct bh_arena *a, const char *root, const struct bh_obj *o,
                      const struct bh_core_v1_volume *v, const struct pod_refs *refs,
                      struct bh_err *err)
 {
     const struct bh_core_v1_pod *pod = bh_obj_struct(o);
     const struct bh_core_v1_pod_security_context *sc = pod->spec.security_context;
-    const char *path = pod_volume_path(a, root, o, v->name);
+    const char *path = pod_volume_path(a, root, o, refs, v->name);
+    const struct bh_core_v1_persistent_volume *pv = pod_refs_volume(refs, v);
     struct files f = {.a = a};
     int r;
 
+    if (!path && pv)
+        return bh_err_set(err, BH_E_UNSUPPORTED,
+                          "persistent volume \"%.*s\": only file systems on hostPath and local "
+                          "volumes are supported",
+                          BH_SF(pv->metadata.name));
     if (!path)
         return bh_err_set(err, BH_E_UNSUPPORTED, "the type of this volume is not supported");
+    if (pv)
+        return setup_pv(pv, path, err);
     if (v->volume_source.host_path)
         return check_host_path(v->volume_source.host_path, path, err);
     r = bh_fs_mkdir_p(path, 0755, err);

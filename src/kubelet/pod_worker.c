@@ -314,7 +314,7 @@ static void have_image(struct pod_worker *w, struct bh_str id)
 {
     w->starting_image = (struct bh_str){bh_strdup_c(id), id.n};
     w->refs = pod_refs_free(w->refs);
-    w->refs = pod_refs_fetch(w->k, w->starting_pod, refs_ready, w);
+    w->refs = pod_refs_fetch(w->k, w->starting_pod, false, refs_ready, w);
 }
 
 static void pulled(void *arg, const struct bh_err *err, struct bh_str id)
@@ -659,7 +659,7 @@ static void devices_ready(void *arg, const struct bh_err *err)
         return;
     }
     w->refs = pod_refs_free(w->refs);
-    w->refs = pod_refs_fetch(w->k, w->pod, sandbox_refs, w);
+    w->refs = pod_refs_fetch(w->k, w->pod, true, sandbox_refs, w);
 }
 
 /* The record of what a running pod holds was lost (a quarantined checkpoint): the drivers are asked

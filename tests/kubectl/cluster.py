@@ -86,6 +86,60 @@ def describe_running():
     check("gpu.bulkhead.dev" in k("get", "resourceslices"), "slices")
 
 
+def volumes():
+    """persistent volumes: a pod with a claim runs, its data outlives it, what is in use stays"""
+    where = os.path.join(DIR, "local-volume")
+    os.mkdir(where)
+    os.chmod(where, 0o777)
+    node = k("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+    make({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
+          "volumeBindingMode": "WaitForFirstConsumer"},
+         {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"}, "spec": {
+             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local", "local": {"path": where},
+             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                 {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]}}}},
+         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {
+             "accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": {"requests": {"storage": "500Mi"}}}})
+
+    def user(name, words):
+        p = pod(name, words, volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])
+        p["spec"]["containers"][0]["volumeMounts"] = [{"name": "d", "mountPath": "/data"}]
+        return p
+
+    until("the volume to be available", lambda: "Available" in k("get", "pv", "disk", "--no-headers"))
+    check(re.search(r"^data +Pending .* local ", k("get", "pvc", "data", "--no-headers")), "the claim waits", k("get", "pvc"))
+    check("waiting for first consumer to be created before binding" in k("describe", "pvc", "data"), "and says for what")
+    make(user("writer", "echo kept > /data/file; while true; do sleep 1; done"))
+    running("writer")
+    check(re.search(r"^data +Bound +disk +1Gi +RWO +local ", k("get", "pvc", "data", "--no-headers")), "bound", k("get", "pvc"))
+    check(re.search(r"^disk +1Gi +RWO +Retain +Bound +default/data +local ", k("get", "pv", "disk", "--no-headers")), "both sides", k("get", "pv"))
+    out = k("describe", "pv", "disk")
+    check(re.search(r"^Claim: +default/data$", out, re.M) and "LocalVolume" in out, "describe pv", out)
+    until("the file", lambda: os.path.exists(os.path.join(where, "file")))
+    k("delete", "pvc", "data", "--wait=false")
+    check(re.search(r"^data +Terminating ", k("get", "pvc", "data", "--no-headers")), "a claim in use is protected")
+    make(user("late", "true"))
+    until("its reason", lambda: 'persistentvolumeclaim "data" is being deleted' in k("describe", "pod", "late"))
+    k("delete", "pod", "late", "writer", "--grace-period=1")
+    k("wait", "--for=delete", "pvc/data", "--timeout=20s")
+    until("the volume to be released", lambda: "Released" in k("get", "pv", "disk", "--no-headers"))
+    # An administrator gives the volume away again: to a claim that has to be there already.
+    k("patch", "pv", "disk", "--type=json", "-p", '[{"op":"remove","path":"/spec/claimRef"}]')
+    make({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": {"requests": {"storage": "500Mi"}}}},
+        user("reader", "cat /data/file; while true; do sleep 1; done"))
+    running("reader")
+    until("its words", lambda: k("logs", "reader") == "kept\n")
+    # What the node cannot mount, it says.
+    make({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "far"}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "far", "nfs": {"server": "s", "path": "/p"}}},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "far"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "far", "resources": {"requests": {"storage": "1Gi"}}}},
+        pod("abroad", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "far"}}]))
+    until("the refusal", lambda: 'persistent volume "far": only file systems on hostPath and local volumes are supported' in k("describe", "pod", "abroad"))
+    k("delete", "pod", "reader", "abroad", "--grace-period=1")
+
+
 def plugin():
     """kubectl device: the plugin"""
     os.makedirs(os.path.join(DIR, "bin"))
@@ -162,7 +216,7 @@ def namespaces():
 
 
 try:
-    status = play([logs, describe_running, plugin, cascades, grace, namespaces], *sys.argv[1:2])
+    status = play([logs, describe_running, volumes, plugin, cascades, grace, namespaces], *sys.argv[1:2])
 finally:
     c.down()
 sys.exit(status)
