@@ -605,9 +605,16 @@ static void status_send(void *arg)
 {
     struct status_write *w = arg;
 
-    w->call =
-        bh_client_patch(w->e->ctl->client, w->rule->kind, (struct bh_str){0}, w->rule->name,
-                        "status", BH_PATCH_STRATEGIC, bh_buf_str(&w->body), status_written, w);
+    const struct bh_client_req req = {
+        .verb = BH_VERB_PATCH,
+        .kind = w->rule->kind,
+        .name = w->rule->name,
+        .subresource = BH_S("status"),
+        .patch = BH_PATCH_APPLY,
+        .query = BH_S("fieldManager=device-taint-eviction-controller&force=true"),
+        .body = bh_buf_str(&w->body)};
+
+    w->call = bh_client_call(w->e->ctl->client, &req, status_written, w);
 }
 
 /* What it says is fixed now. Evictions that begin at this moment are written first, or they would
@@ -622,11 +629,12 @@ static void status_write(struct evictor *e, struct bh_str key, struct bh_obj *o,
 
     w->body.max = 8192;
     bh_buf_addf(&w->body,
-                "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"conditions\":[{\"type\":"
-                "\"EvictionInProgress\","
+                "{\"kind\":\"%.*s\",\"apiVersion\":\"%.*s\",\"metadata\":{\"name\":\"%.*s\","
+                "\"uid\":\"%.*s\"},\"status\":{\"conditions\":[{\"type\":\"EvictionInProgress\","
                 "\"status\":\"%s\",\"reason\":\"%s\",\"observedGeneration\":%" PRId64
                 ",\"lastTransitionTime\":\"%.*s\",\"message\":",
-                BH_SF(o->uid), status, reason, r->metadata.generation,
+                BH_SF(o->kind->kind), BH_SF(o->kind->api_version), BH_SF(o->name), BH_SF(o->uid),
+                status, reason, r->metadata.generation,
                 BH_SF(bh_time_fmt((struct bh_time){wall / 1000000000, 0}, when)));
     bh_json_write_str(&w->body, message);
     bh_buf_addz(&w->body, "}]}}");

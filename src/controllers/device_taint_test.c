@@ -428,6 +428,9 @@ BH_TEST(taint_rule_evicts_and_reports)
     tc_run(&t, 20000);
     BH_STREQ(bh_s(tc_rule_condition(&t, "bad")),
              "False Completed 1 pod evicted since starting the controller.");
+    BH_CHECK(bh_str_find(world_get(&t.w, RULE, NULL, "bad")->json,
+                         BH_S("\"manager\":\"device-taint-eviction-controller\",\"operation\":"
+                              "\"Apply\"")) > 0);
     tc_restart(&t); /* the count is not remembered */
     (void)world_merge(&t.w, RULE, NULL, "bad", "", "{\"spec\":{\"taint\":{\"value\":\"no\"}}}");
     tc_run(&t, 20000);
@@ -656,5 +659,46 @@ BH_TEST(taint_condition_comes_last)
     BH_EQ(p->status.conditions.n, 3);
     if (p->status.conditions.n == 3)
         BH_STREQ(p->status.conditions.p[2].type, "DisruptionTarget");
+    tc_close(&t);
+}
+
+BH_TEST(taint_evicts_all_that_share_a_device)
+{
+    struct tc t;
+
+    open_story(&t);
+    tc_claim(&t, "default", "c1", "oak", "d0", NULL); /* shares of the same device */
+    tc_claim(&t, "default", "c2", "oak", "d0", NULL);
+    tc_pod(&t, "default", "p1", "oak", "c1");
+    tc_pod(&t, "default", "p2", "oak", "c2");
+    tc_run(&t, 100);
+    t.f.calls = FLAKY_REFUSE;
+    tc_slice(&t, "oak", 2, BAD);
+    tc_run(&t, 500); /* tries in vain */
+    tc_restart(&t);  /* in the middle of it */
+    t.f.calls = FLAKY_PASS;
+    tc_run(&t, 60000);
+    BH_CHECK(tc_deleting(&t, "default", "p1") && tc_deleting(&t, "default", "p2"));
+    tc_close(&t);
+}
+
+BH_TEST(taint_rule_counts_end_at_zero)
+{
+    static const char patience[] =
+        "[{\"key\":\"broken\",\"operator\":\"Exists\",\"effect\":\"NoExecute\","
+        "\"tolerationSeconds\":3000}]";
+    struct tc t;
+
+    open_story(&t);
+    tc_claim(&t, "default", "c", "oak", "d0", patience);
+    tc_pod(&t, "default", "p", "oak", "c");
+    tc_run(&t, 100);
+    make_rule(&t, "bad", "NoExecute", ",\"deviceSelector\":{\"device\":\"d0\"}");
+    tc_run(&t, 15000);
+    BH_STREQ(bh_s(tc_rule_condition(&t, "bad")),
+             "True PodsPendingEviction 1 pod needs to be evicted in 1 namespace.");
+    world_delete(&t.w, POD, "default", "p", "{\"gracePeriodSeconds\":0}"); /* by somebody else */
+    tc_run(&t, 15000);
+    BH_STREQ(bh_s(tc_rule_condition(&t, "bad")), "False NotStarted ");
     tc_close(&t);
 }
