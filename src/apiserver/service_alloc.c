@@ -105,6 +105,14 @@ static int invalid(struct bh_rq *rq, const struct bh_core_v1_service *s,
     return bh_fail_invalid(rq, BH_S(""), BH_S("Service"), s->metadata.name, errs);
 }
 
+static int internal(struct bh_rq *rq, struct bh_str why)
+{
+    int r = bh_fail_msg(rq, BH_E_INTERNAL, "Internal error occurred: %.*s", BH_SF(why));
+
+    rq->fail.extra_cause.message = why;
+    return r;
+}
+
 static int bad_address(struct bh_rq *rq, const struct bh_core_v1_service *s, struct bh_str why)
 {
     struct bh_field_errs errs = {.a = rq->a};
@@ -160,17 +168,11 @@ static int take_address(struct taken *t, const struct bh_core_v1_service *s, str
     uint32_t at, last = t->net.v6 ? t->size - 1 : t->size - 2;
     struct bh_ip ip;
 
-    if (!bh_ip_parse(text, &ip) || !offset_of(t, &ip, &at))
+    if (!bh_ip_parse(text, &ip) || !offset_of(t, &ip, &at) || at == 0 || at > last)
         return bad_address(rq, s,
                            bh_str_fmt(rq->a,
                                       "%.*s: the provided network does not match the current range",
                                       BH_SF(text)));
-    if (at == 0 || at > last)
-        return bad_address(rq, s,
-                           bh_str_fmt(rq->a,
-                                      "%.*s: the provided IP (%.*s) is not in the valid range. The "
-                                      "range of valid IPs is %.*s",
-                                      BH_SF(text), BH_SF(text), BH_SF(rq->srv->service_cidr)));
     if (t->address[at])
         return bad_address(
             rq, s, bh_str_fmt(rq->a, "%.*s: provided IP is already allocated", BH_SF(text)));
@@ -190,10 +192,10 @@ static int give_address(struct taken *t, struct bh_core_v1_service *s)
     if (t->size <= 16)
         band = 0;
     if (!draw(rq, t->address, 1, last, band, &at))
-        return bh_fail_msg(rq, BH_E_INTERNAL,
-                           "Internal error occurred: failed to allocate a serviceIP for Service "
-                           "\"%.*s\": range is full",
-                           BH_SF(s->metadata.name));
+        return internal(rq, bh_str_fmt(rq->a,
+                                       "failed to allocate a serviceIP for Service \"%.*s\": range "
+                                       "is full",
+                                       BH_SF(s->metadata.name)));
     p = bh_new(rq->a, struct bh_str);
     *p = nth_address(t, at);
     s->spec.cluster_ips = (struct bh_str_vec){p, 1};
@@ -352,8 +354,8 @@ static int any_port(struct taken *t, const char *what, int32_t *ret)
     uint32_t at;
 
     if (!draw(t->rq, t->port, 0, NODE_PORTS, PORT_BAND, &at))
-        return bh_fail_msg(t->rq, BH_E_INTERNAL,
-                           "Internal error occurred: failed to allocate a %s: range is full", what);
+        return internal(t->rq,
+                        bh_str_fmt(t->rq->a, "failed to allocate a %s: range is full", what));
     t->port[at] = 1;
     *ret = NODE_PORT_FIRST + (int32_t)at;
     return 0;
@@ -430,10 +432,9 @@ static int health_port(struct taken *t, struct bh_core_v1_service *s)
     bad = try_port(t, s->spec.health_check_node_port);
     if (!bad)
         return 0;
-    return bh_fail_msg(t->rq, BH_E_INTERNAL,
-                       "Internal error occurred: failed to allocate requested HealthCheck NodePort "
-                       "%d: %s",
-                       (int)s->spec.health_check_node_port, bad);
+    return internal(t->rq,
+                    bh_str_fmt(t->rq->a, "failed to allocate requested HealthCheck NodePort %d: %s",
+                               (int)s->spec.health_check_node_port, bad));
 }
 
 /* ---- the two ways of writing ---- */

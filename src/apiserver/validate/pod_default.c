@@ -414,8 +414,6 @@ void bh_v_pod_spec_default(const struct bh_rules_env *env, struct bh_core_v1_pod
     if (s->service_account_name.n == 0)
         s->service_account_name = s->service_account;
     s->service_account = s->service_account_name;
-    if (s->has_termination_grace_period_seconds && s->termination_grace_period_seconds < 0)
-        s->termination_grace_period_seconds = 1;
 }
 
 /* podIP and the first of podIPs are one thing under two names; the older name wins. */
@@ -436,6 +434,8 @@ void bh_v_pod_default(const struct bh_rules_env *env, void *obj)
     struct bh_core_v1_pod_spec *s = &p->spec;
 
     bh_v_pod_spec_default(env, s);
+    if (s->has_termination_grace_period_seconds && s->termination_grace_period_seconds < 0)
+        s->termination_grace_period_seconds = 1;
     for (size_t i = 0; i < s->containers.n; i++)
         requests_from_limits(env, &s->containers.p[i].resources);
     for (size_t i = 0; i < s->init_containers.n; i++)

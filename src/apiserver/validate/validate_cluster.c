@@ -144,6 +144,21 @@ static void runtime_update(const struct bh_rules_env *env, struct bh_str sub, co
     bh_v_immutable_str(e, BH_FP(NULL, "handler"), c->handler, old->handler);
 }
 
+static void runtime_warn(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
+                         const void *prev, struct bh_str_vec *out)
+{
+    const struct bh_node_v1_runtime_class *c = obj;
+
+    (void)sub;
+    (void)prev;
+    for (size_t i = 0; c->scheduling && i < c->scheduling->node_selector.n; i++) {
+        const char *text = bh_v_deprecated_label(c->scheduling->node_selector.p[i].key);
+
+        if (text)
+            bh_v_warn_at(env, out, BH_FP(BH_FP(NULL, "scheduling"), "nodeSelector"), "%s", text);
+    }
+}
+
 const struct bh_rules bh_rules_cluster[] = {
     {.group = "scheduling.k8s.io",
      .kind = "PriorityClass",
@@ -154,6 +169,7 @@ const struct bh_rules bh_rules_cluster[] = {
      .kind = "RuntimeClass",
      .validate_create = runtime_create,
      .validate_update = runtime_update,
+     .warn = runtime_warn,
      .no_unconditional_update = true,
      .create_on_update = true},
     {.group = "scheduling.k8s.io",
