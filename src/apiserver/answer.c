@@ -3,6 +3,7 @@
 #include "apiserver/body.h"
 #include "apiserver/convert.h"
 #include "apiserver/rq.h"
+#include "apiserver/scale.h"
 #include "apiserver/server_int.h"
 #include "apiserver/tables.h"
 #include "data/json.h"
@@ -280,7 +281,7 @@ static void answer_shape(struct bh_rq *rq, int http, struct bh_obj *obj)
         struct bh_obj *one[1] = {obj};
         struct bh_table_opts o = {.version = rq->as_version, .rv = obj->rv, .now = rq->now};
 
-        if (bh_table_options(rq, &o) < 0 || bh_table_json(rq, rq->kind, one, 1, &o, &b) < 0) {
+        if (bh_table_options(rq, &o) < 0 || bh_table_json(rq, obj->kind, one, 1, &o, &b) < 0) {
             bh_rq_send_fail(rq);
             return;
         }
@@ -293,7 +294,8 @@ static void answer_shape(struct bh_rq *rq, int http, struct bh_obj *obj)
 void bh_rq_answer_obj(struct bh_rq *rq, int http, struct bh_obj *stored)
 {
     struct bh_err err = {0};
-    BH_AUTO_OBJ *obj = bh_convert_obj(stored, rq->kind, &err);
+    BH_AUTO_OBJ *obj =
+        bh_scale_asked(rq) ? bh_scale_of(rq, stored, &err) : bh_convert_obj(stored, rq->kind, &err);
     struct bh_api_part parts[2] = {{{NULL, 0}, NULL}, {BH_S("\n"), NULL}};
     struct bh_api_response res = {.status = http, .parts = parts, .parts_n = 2};
 
@@ -320,7 +322,7 @@ void bh_rq_answer_obj(struct bh_rq *rq, int http, struct bh_obj *stored)
         parts[0].bytes = obj->json;
         parts[0].obj = obj;
     } else {
-        parts[0].bytes = rq->form == BH_FORM_PB ? encode_msg(rq, rq->kind, bh_obj_struct(obj))
+        parts[0].bytes = rq->form == BH_FORM_PB ? encode_msg(rq, obj->kind, bh_obj_struct(obj))
                                                 : bh_form_of_json(rq, obj->json);
         res.parts_n = 1;
     }

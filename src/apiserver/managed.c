@@ -2,6 +2,7 @@
 #include "api/fieldpath.h"
 #include "api/gen/meta_v1.h"
 #include "apiserver/convert.h"
+#include "apiserver/scale.h"
 #include "apiserver/write.h"
 
 #include <string.h>
@@ -157,6 +158,8 @@ static const void *bare_of(struct bh_rq *rq, const struct bh_kind *hub, const vo
     struct bh_meta_v1_object_meta *m = bh_meta_of(hub, copy);
 
     memset(&m->managed_fields, 0, sizeof(m->managed_fields));
+    if (bh_scale_asked(rq))
+        bh_scale_bare(hub, copy);
     return copy;
 }
 
@@ -203,7 +206,7 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
                                            .operation = BH_S("Update"),
                                            .api_version = rq->kind->api_version,
                                            .subresource = sub,
-                                           .time = rq->now},
+                                           .time = bh_scale_time(rq)},
                                   .convert = &conv};
     struct bh_fset *reset = NULL;
     bool given = sub.n == 0 && m->managed_fields.p, same;
@@ -225,6 +228,10 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
     if (old && managers.n == 0) {
         /* An object whose tracking was switched off stays so. */
         memset(&m->managed_fields, 0, sizeof(m->managed_fields));
+        return 0;
+    }
+    if (bh_scale_asked(rq) && !bh_scale_owned(rq, &managers)) {
+        m->managed_fields = om->managed_fields;
         return 0;
     }
     r = compared(rq, hub, os, obj, &u, &same);

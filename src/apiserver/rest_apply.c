@@ -6,6 +6,7 @@
 #include "api/gen/core_v1.h"
 #include "api/gen/meta_v1.h"
 #include "apiserver/convert.h"
+#include "apiserver/scale.h"
 #include "apiserver/write.h"
 #include "base/limits.h"
 #include "data/codec.h"
@@ -87,11 +88,14 @@ static int check_body(struct applying *ap)
                   kind = bh_jv_get_str(&ap->patch, "kind");
     const struct bh_jv *given = bh_jv_path(&ap->patch, "metadata.managedFields");
 
-    if (!bh_str_eq(api_version, rq->kind->api_version) || !bh_str_eq(kind, rq->kind->kind))
+    if (!bh_str_eq(api_version, bh_body_kind(rq)->api_version) ||
+        !bh_str_eq(kind, bh_body_kind(rq)->kind))
         return bh_fail_msg(rq, BH_E_BAD_REQUEST, "invalid object type: %.*s",
                            BH_SF(gvk_text(rq, api_version, kind)));
     if (given && given->kind != BH_JSON_NULL)
         return bh_fail_msg(rq, BH_E_BAD_REQUEST, "metadata.managedFields must be nil");
+    if (bh_scale_asked(rq))
+        bh_scale_apply(rq, &ap->patch);
     return 0;
 }
 
@@ -223,7 +227,7 @@ static int prepare(struct applying *ap)
                                        .operation = BH_S("Apply"),
                                        .api_version = rq->kind->api_version,
                                        .subresource = rq->ri.sub,
-                                       .time = rq->now},
+                                       .time = bh_scale_time(rq)},
                               .force = rq->force,
                               .reset = reset_fields(rq),
                               .convert = &ap->convert};
@@ -261,7 +265,8 @@ static struct bh_str who_text(struct bh_rq *rq, const struct bh_manager *m)
         bh_go_quote(&b, m->subresource);
     }
     if (bh_str_eqc(m->operation, "Update"))
-        bh_buf_addf(&b, " using %.*s", BH_SF(m->api_version));
+        bh_buf_addf(&b, " using %.*s",
+                    BH_SF(bh_scale_asked(rq) ? bh_body_kind(rq)->api_version : m->api_version));
     return bh_str_dup(rq->a, bh_buf_str(&b));
 }
 

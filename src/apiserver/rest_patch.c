@@ -6,6 +6,7 @@
 #include "apiserver/convert.h"
 #include "apiserver/patch_error.h"
 #include "apiserver/rest_apply.h"
+#include "apiserver/scale.h"
 #include "apiserver/write.h"
 
 enum patch_type { PATCH_NONE, PATCH_JSON, PATCH_MERGE, PATCH_STRATEGIC, PATCH_APPLY };
@@ -39,10 +40,10 @@ static int run_patch(struct bh_rq *rq, enum patch_type t, struct bh_str doc, str
                      struct bh_strict *strict)
 {
     struct bh_err err = {0};
-    int r = t == PATCH_JSON ? bh_patch_json(doc, rq->body, rq->a, out, strict, &err)
-            : t == PATCH_MERGE
-                ? bh_patch_merge(doc, rq->body, rq->a, out, strict, &err)
-                : bh_patch_strategic(rq->kind->type, doc, rq->body, rq->a, out, strict, &err);
+    int r = t == PATCH_JSON    ? bh_patch_json(doc, rq->body, rq->a, out, strict, &err)
+            : t == PATCH_MERGE ? bh_patch_merge(doc, rq->body, rq->a, out, strict, &err)
+                               : bh_patch_strategic(bh_body_kind(rq)->type, doc, rq->body, rq->a,
+                                                    out, strict, &err);
 
     if (r == 0)
         return 0;
@@ -79,10 +80,10 @@ static int decode_result(struct bh_rq *rq, enum patch_type t, struct bh_str doc,
     struct bh_err err = {0};
 
     if (t != PATCH_STRATEGIC && bh_json_peek_kind(doc, rq->a, &api_version, &kind, &err) == 0)
-        why = bh_body_kind_error(rq, rq->kind, api_version, kind);
+        why = bh_body_kind_error(rq, bh_body_kind(rq), api_version, kind);
     if (why.n > 0)
         return bad_result(rq, t, doc, why);
-    if (bh_kind_decode_json(rq->kind, doc, rq->a, ret, &unknown, &err) < 0)
+    if (bh_kind_decode_json(bh_body_kind(rq), doc, rq->a, ret, &unknown, &err) < 0)
         return bad_result(rq, t, doc, bh_s(err.msg));
     join(rq, strict, &unknown);
     if (strict->texts.n == 0 || bh_str_eqc(rq->field_validation, "Ignore"))
@@ -100,7 +101,8 @@ static int decode_result(struct bh_rq *rq, enum patch_type t, struct bh_str doc,
 static int doc_of(struct bh_rq *rq, struct bh_obj *old, struct bh_str *ret)
 {
     struct bh_err err = {0};
-    BH_AUTO_OBJ *o = bh_convert_obj(old, rq->kind, &err);
+    BH_AUTO_OBJ *o =
+        bh_scale_asked(rq) ? bh_scale_of(rq, old, &err) : bh_convert_obj(old, rq->kind, &err);
 
     if (!o)
         return bh_fail_err(rq, &err);
@@ -142,7 +144,7 @@ static int patch_stored(struct bh_rq *rq, enum patch_type t)
         r = patch_text(rq, t, u.old, &u.obj);
     if (r < 0)
         return r;
-    m = bh_meta_of(rq->kind, u.obj);
+    m = bh_meta_of(bh_body_kind(rq), u.obj);
     /* Taking the version out of the document lifts the check, as upstream. An uncommitted base has
      * the hole in it. */
     if (bh_str_eqc(m->resource_version, BH_OBJ_RV_HOLE))
@@ -152,7 +154,7 @@ static int patch_stored(struct bh_rq *rq, enum patch_type t)
         r = bh_check_name(rq, m);
     if (r < 0)
         return r;
-    return bh_write_update(rq, &u);
+    return bh_scale_asked(rq) ? bh_scale_write(rq, u.old, u.obj, u.verb) : bh_write_update(rq, &u);
 }
 
 int bh_rest_patch(struct bh_rq *rq)

@@ -3,6 +3,7 @@
 #include "api/gen/meta_v1.h"
 #include "apiserver/body.h"
 #include "apiserver/pod_log.h"
+#include "apiserver/scale.h"
 #include "apiserver/write.h"
 
 #include <string.h>
@@ -165,6 +166,8 @@ int bh_rest_sub(struct bh_rq *rq)
 {
     struct bh_str sub = rq->ri.sub;
 
+    if (bh_scale_asked(rq))
+        return bh_rest_scale(rq);
     if (rq->res->hub != &bh_core_v1_pod_kind)
         return 1;
     if (bh_str_eqc(sub, "binding"))

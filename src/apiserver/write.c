@@ -5,6 +5,7 @@
 #include "api/gen/meta_v1.h"
 #include "api/obj_commit.h"
 #include "apiserver/convert.h"
+#include "apiserver/scale.h"
 #include "base/limits.h"
 
 #include <string.h>
@@ -82,6 +83,8 @@ int bh_check_errs(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str nam
 {
     if (errs->n == 0)
         return 0;
+    if (bh_scale_asked(rq))
+        return bh_fail_invalid(rq, bh_body_kind(rq)->group, bh_body_kind(rq)->kind, name, errs);
     return bh_fail_invalid(rq, hub->group, hub->kind, name, errs);
 }
 

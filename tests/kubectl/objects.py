@@ -289,6 +289,11 @@ def scheduling_kinds():
     check(re.search(r"rs +2 +0 +0 +\S+ +main +registry.local/app:1 +app=w", k("get", "rs", "-o", "wide")), "table of replica sets")
     check(re.search(r"rc +1 +0 +0 +\S+ +main +registry.local/app:1 +app=w", k("get", "rc", "-o", "wide")), "table of replication controllers")
     check(re.search(r"dep +0/2 +0 +0 ", k("get", "deploy")) and re.search(r"sts +0/2 ", k("get", "sts")), "tables of deployments and stateful sets")
+    check(k("scale", "rs", "rs", "--replicas=5") == "replicaset.apps/rs scaled\n" and
+          k("get", "sts/sts", "--subresource=scale", "-o", "jsonpath={.kind} {.spec.replicas} {.status.selector}") == "Scale 2 app=w",
+          "scale of a workload")
+    check("error: Expected replicas to be 2, was 5" in k.fails("scale", "rs", "rs", "--replicas=1", "--current-replicas=2"), "scale from a number that is not there")
+    check(k.json("get", "rs", "rs")["spec"]["replicas"] == 5, "the scale is the replicas of the object")
     k("create", "service", "clusterip", "svc", "--tcp=80:8080")
     ip = k.json("get", "svc", "svc")["spec"]["clusterIP"]
     check(re.match(r"10\.96\.", ip) and re.search(r"svc +ClusterIP +%s +<none> +80/TCP" % re.escape(ip), k("get", "svc")), "a service has an address", ip)

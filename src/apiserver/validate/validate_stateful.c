@@ -285,7 +285,7 @@ void bh_v_stateful_warn(const struct bh_rules_env *env, struct bh_str sub, const
 {
     const struct bh_apps_v1_stateful_set *s = obj, *old = prev;
 
-    if (sub.n)
+    if (bh_str_eqc(sub, "status"))
         return;
     if (!old || s->metadata.generation != old->metadata.generation)
         bh_v_template_warn(env, BH_FP(spec_at, "template"), &s->spec.template, out);

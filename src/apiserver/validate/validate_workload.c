@@ -244,7 +244,7 @@ static void replica_set_warn(const struct bh_rules_env *env, struct bh_str sub, 
 {
     const struct bh_apps_v1_replica_set *r = obj, *old = prev;
 
-    if (sub.n || (old && r->metadata.generation == old->metadata.generation))
+    if (bh_str_eqc(sub, "status") || (old && r->metadata.generation == old->metadata.generation))
         return;
     if (!old)
         bh_v_label_name_warning(env, r->metadata.name, out);
@@ -348,7 +348,7 @@ static void replication_warn(const struct bh_rules_env *env, struct bh_str sub, 
 {
     const struct bh_core_v1_replication_controller *r = obj, *old = prev;
 
-    if (sub.n || (old && r->metadata.generation == old->metadata.generation))
+    if (bh_str_eqc(sub, "status") || (old && r->metadata.generation == old->metadata.generation))
         return;
     if (!old)
         bh_v_label_name_warning(env, r->metadata.name, out);
@@ -544,7 +544,7 @@ static void deployment_warn(const struct bh_rules_env *env, struct bh_str sub, c
 {
     const struct bh_apps_v1_deployment *d = obj, *old = prev;
 
-    if (sub.n || (old && d->metadata.generation == old->metadata.generation))
+    if (bh_str_eqc(sub, "status") || (old && d->metadata.generation == old->metadata.generation))
         return;
     if (!old)
         bh_v_label_name_warning(env, d->metadata.name, out);
