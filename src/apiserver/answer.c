@@ -56,7 +56,11 @@ const struct bh_api_header *bh_rq_headers(struct bh_rq *rq, const struct bh_api_
 
 void bh_rq_answer(struct bh_rq *rq, struct bh_api_response *res)
 {
-    bh_metrics_count(rq, res->status);
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < res->parts_n; i++)
+        bytes += res->parts[i].bytes.n;
+    bh_metrics_count(rq, res->status, bytes);
     if (!rq->canceled) {
         res->headers = bh_rq_headers(rq, res->headers, res->headers_n, &res->headers_n);
         rq->sink.answer(rq->sink.arg, res);

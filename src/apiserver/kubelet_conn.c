@@ -43,7 +43,7 @@ static void on_head(void *arg, const struct bh_http_response *r)
     if (r->status != 200)
         return; /* told as a whole at the end */
     c->open = true;
-    bh_metrics_count(c->rq, 200);
+    bh_metrics_count(c->rq, 200, 0);
     if (!c->rq->canceled)
         c->rq->sink.watch_open(c->rq->sink.arg, type ? *type : BH_S("text/plain"), NULL, 0);
 }

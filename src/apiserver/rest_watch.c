@@ -23,6 +23,7 @@ struct watch {
     struct bh_timer end, bookmark;
     struct bh_history old; /* while it catches up from the store */
     struct bh_arena *scratch;
+    struct bh_watched *counted;
     bool first; /* no event was sent yet: a table then carries its columns */
     bool ended;
     bool reads;    /* its receiver decodes what it gets */
@@ -90,6 +91,7 @@ static void send(struct watch *w, enum bh_watch_type type, struct bh_obj *obj, u
     }
     w->first = false;
     w->hold++;
+    bh_metrics_event(w->counted, ev.bytes.n);
     if (!rq->sink.event(rq->sink.arg, &ev))
         end_watch(w);
     (void)bh_api_bytes_unref(ev.keep);
@@ -144,7 +146,7 @@ static void open_stream(struct bh_rq *rq)
     size_t n;
     const struct bh_api_header *h = bh_rq_headers(rq, NULL, 0, &n);
 
-    bh_metrics_count(rq, 200);
+    bh_metrics_count(rq, 200, 0);
     rq->sink.watch_open(rq->sink.arg,
                         rq->form == BH_FORM_PB
                             ? BH_S("application/vnd.kubernetes.protobuf;stream=watch")
@@ -281,6 +283,7 @@ int bh_rest_watch(struct bh_rq *rq)
         rq->res->wc->readers++;
     w->rq = rq;
     w->first = true;
+    w->counted = bh_metrics_watched(rq);
     w->scratch = bh_arena_new(0);
     w->w.ns = rq->res->hub->namespaced ? (rq->ri.ns.n > 0 ? rq->ri.ns : w->sel.ns) : BH_S("");
     w->w.name = rq->ri.old_watch && rq->ri.name.n > 0 ? rq->ri.name : w->sel.name;

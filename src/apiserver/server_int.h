@@ -91,7 +91,12 @@ BH_MUST int bh_openapi_serve(struct bh_rq *rq);
 BH_MUST int bh_metrics_serve(struct bh_rq *rq);
 struct bh_metrics *bh_metrics_new(void);
 struct bh_metrics *bh_metrics_free(struct bh_metrics *m);
-void bh_metrics_count(struct bh_rq *rq, int status);
+/* bytes: of the answer's body. */
+void bh_metrics_count(struct bh_rq *rq, int status, size_t bytes);
+struct bh_watched;
+/* Where the events of a watch are counted; lives as long as the server. */
+struct bh_watched *bh_metrics_watched(struct bh_rq *rq);
+void bh_metrics_event(struct bh_watched *w, size_t bytes);
 
 /* ---- admission.c ---- */
 /* Before defaults of the stored form are final: may change obj (hub struct). old NULL on create. */

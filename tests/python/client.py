@@ -299,6 +299,41 @@ def thousand():
     print("         %.1f s" % took)
 
 
+def metrics():
+    """metrics as a monitor reads them: with the parser of Prometheus' own client"""
+    try:
+        from prometheus_client.parser import text_string_to_metric_families
+    except ImportError:
+        print("         (skipped: no prometheus_client here, see tests/requirements.txt)")
+        return
+    ns = namespace("metrics")
+    stream = watch.Watch().stream(core.list_namespaced_config_map, ns, timeout_seconds=5)
+    core.create_namespaced_config_map(ns, cm("counted"))
+    check(next(stream)["object"].metadata.name == "counted", "an event comes")
+    text, status, headers = conn.call_api("/metrics", "GET", auth_settings=["BearerToken"], response_type="str", _preload_content=True)
+    check(headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", "the type of the text", headers)
+    families = {m.name: m for m in text_string_to_metric_families(text)}
+    want = {"apiserver_request": "counter", "apiserver_request_duration_seconds": "histogram", "apiserver_response_sizes": "histogram",
+            "apiserver_current_inflight_requests": "gauge", "apiserver_longrunning_requests": "gauge", "apiserver_watch_events": "counter",
+            "apiserver_watch_events_sizes": "histogram", "apiserver_storage_objects": "gauge", "apiserver_resource_objects": "gauge",
+            "kubernetes_build_info": "gauge", "process_cpu_seconds": "counter", "process_resident_memory_bytes": "gauge", "process_start_time_seconds": "gauge"}
+    for name, kind in want.items():
+        check(name in families and families[name].type == kind and families[name].samples, "%s is a %s" % (name, kind), sorted(families))
+
+    def value(family, sample, **labels):
+        return sum(s.value for s in families[family].samples if s.name == sample and all(s.labels.get(k) == v for k, v in labels.items()))
+    check(value("apiserver_request", "apiserver_request_total", verb="POST", resource="configmaps", code="201", scope="resource", component="apiserver") >= 1, "creations are counted")
+    check(value("apiserver_longrunning_requests", "apiserver_longrunning_requests", verb="WATCH", resource="configmaps", scope="namespace") >= 1, "watches are counted")
+    check(value("apiserver_watch_events", "apiserver_watch_events_total", resource="configmaps", version="v1") >= 1, "events are counted")
+    check(value("apiserver_storage_objects", "apiserver_storage_objects", resource="configmaps") >= 1, "objects are counted")
+    for m in families.values():
+        rows = {}
+        for s in m.samples:
+            if s.name.endswith("_bucket"):
+                rows.setdefault(tuple(sorted((k, v) for k, v in s.labels.items() if k != "le")), []).append((float(s.labels["le"]), s.value))
+        check(all(a[1] <= b[1] for r in rows.values() for a, b in zip(sorted(r), sorted(r)[1:])), "buckets of %s only grow" % m.name)
+
+
 def log_streams():
     """logs of running pods: read, follow"""
     c = Cluster()
@@ -337,7 +372,7 @@ def reconnect():
 
 
 try:
-    status = play([typed, each_kind, chunks, writing, bindings, thousand, watches, reconnect, log_streams], *sys.argv[1:2])
+    status = play([typed, each_kind, chunks, writing, bindings, thousand, watches, reconnect, metrics, log_streams], *sys.argv[1:2])
 finally:
     ended = api.stop()
 if ended != 0:
