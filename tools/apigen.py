@@ -256,7 +256,7 @@ class File:
             elif "=" in a:
                 key, v = a.split("=", 1)
                 if key not in ("proto", "default", "enum", "min", "max", "maxlen", "maxitems", "format", "patch", "key",
-                               "list", "keys", "map", "struct", "gate", "gotype"):
+                               "list", "keys", "map", "struct", "gate", "gotype", "doc"):
                     self.bad(n, "unknown attribute '%s'" % key)
                 f.attrs[key] = v
             elif a in ("always", "inline", "required", "immutable"):
@@ -269,6 +269,8 @@ class File:
                 self.bad(n, "field %s of %s stands already on line %d" % (f.json, m.name, o.line))
             if f.num and o.num == f.num:
                 self.bad(n, "number %d of %s is already %s (line %d)" % (f.num, m.name, o.json, o.line))
+        if f.attrs.get("doc", "required") not in ("required", "optional"):
+            self.bad(n, "doc=%s is neither required nor optional" % f.attrs["doc"])
         if "format" in f.attrs and f.attrs["format"] not in FORMATS:
             self.bad(n, "unknown format '%s'" % f.attrs["format"])
         for a in ("min", "max", "maxlen", "maxitems"):
@@ -619,6 +621,8 @@ def field_flags(x):
                        ("immutable", "BH_F_IMMUTABLE")):
         if word in x.flags:
             fl.append(flag)
+    if "doc" in x.attrs:
+        fl.append("BH_F_DOC_" + x.attrs["doc"].upper())
     if x.ptr:
         fl.append("BH_F_PTR")
     if "min" in x.attrs:
@@ -835,7 +839,7 @@ def inline_files(f):
 
 
 def emit_c(s, f):
-    o = [banner(f), '#include "api/gen/%s.h"\n' % f.label, '#include "api/formats.h"']
+    o = [banner(f), '#include "api/gen/%s.h"\n' % f.label, '#include "api/doc_flags.h"', '#include "api/formats.h"']
     others = set()
     for k in f.kinds.values():
         for x in k.subs:

@@ -5,6 +5,8 @@
  * allOf in v3. Schemas are written in the order in which they are first referred to.
  */
 #include "api/openapi.h"
+
+#include "api/doc_flags.h"
 #include "base/arena.h"
 #include "base/map.h"
 #include "data/json.h"
@@ -308,6 +310,8 @@ static void gvk(struct doc *d, const struct bh_kind *k, bool is_list)
 
 static bool is_required(const struct bh_field *f)
 {
+    if (f->flags & (BH_F_DOC_REQUIRED | BH_F_DOC_OPTIONAL))
+        return (f->flags & BH_F_DOC_REQUIRED) != 0;
     if (f->flags & BH_F_REQUIRED)
         return true;
     if (!(f->flags & BH_F_ALWAYS) || (f->flags & BH_F_PTR) || f->def.p)

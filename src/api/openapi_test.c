@@ -48,6 +48,16 @@ static void compare_property(struct bh_str schema, struct bh_str name, const str
     n->properties++;
 }
 
+static bool same_names(const struct bh_jv *x, const struct bh_jv *y)
+{
+    size_t nx = x ? x->n_items : 0, ny = y ? y->n_items : 0, same = 0;
+
+    for (size_t i = 0; i < nx; i++)
+        for (size_t k = 0; k < ny; k++)
+            same += bh_jv_eq(&x->items[i], &y->items[k]);
+    return nx == ny && same == nx;
+}
+
 static void compare_schemas(const struct bh_jv *got, const struct bh_jv *want, struct counts *n)
 {
     for (size_t i = 0; got && i < got->n_members; i++) {
@@ -61,6 +71,9 @@ static void compare_schemas(const struct bh_jv *got, const struct bh_jv *want, s
         const struct bh_jv *gp = bh_jv_getc(g, "properties"), *wp = bh_jv_getc(w, "properties");
 
         n->schemas++;
+        if (!same_names(bh_jv_getc(g, "required"), bh_jv_getc(w, "required")))
+            bh_test_fail(__FILE__, __LINE__, "%.*s: other fields are required than upstream",
+                         BH_SF(name));
         for (size_t k = 0; gp && k < gp->n_members; k++) {
             const struct bh_jv *p = bh_jv_get(wp, gp->members[k].key);
 
