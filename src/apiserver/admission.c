@@ -214,10 +214,17 @@ int bh_admit(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub, voi
         r = node_restriction(rq, hub, sub, obj, old);
     if (r == 0 && !old)
         bh_admit_storage_create(rq, hub, obj);
-    if (r == 0 && old && sub.n == 0 && hub == &bh_core_v1_persistent_volume_claim_kind &&
-        bh_admission_on(rq->srv, "PersistentVolumeClaimResize", true))
-        r = bh_admit_claim_resize(rq, obj, old);
     return r;
+}
+
+/* What looks at the object as it will be stored. */
+int bh_admit_validated(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub,
+                       const void *obj, const void *old)
+{
+    if (old && sub.n == 0 && hub == &bh_core_v1_persistent_volume_claim_kind &&
+        bh_admission_on(rq->srv, "PersistentVolumeClaimResize", true))
+        return bh_admit_claim_resize(rq, obj, old);
+    return 0;
 }
 
 int bh_admit_delete(struct bh_rq *rq, const struct bh_obj *obj)

@@ -104,6 +104,9 @@ BH_MUST int bh_admit(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str 
                      const void *old);
 /* After validation of a create: the plugins that only look. */
 BH_MUST int bh_admit_check(struct bh_rq *rq, const struct bh_kind *hub, const void *obj);
+/* After validation: may only refuse. */
+BH_MUST int bh_admit_validated(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub,
+                               const void *obj, const void *old);
 BH_MUST int bh_admit_delete(struct bh_rq *rq, const struct bh_obj *obj);
 struct bh_core_v1_pod;
 BH_MUST int bh_admit_priority(struct bh_rq *rq, struct bh_core_v1_pod *p,

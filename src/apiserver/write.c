@@ -589,6 +589,8 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
     bh_rules_validate_update(&rq->env, hub, u->sub, h, old, &errs);
     bh_rules_warnings(&rq->env, hub, u->sub, h, old, &warnings);
     r = bh_check_errs(rq, hub, u->old->name, &errs);
+    if (r == 0)
+        r = bh_admit_validated(rq, hub, u->sub, h, old);
     if (r < 0)
         return r;
     for (size_t i = 0; i < warnings.n; i++)

@@ -269,7 +269,10 @@ static void capacity(struct bh_field_errs *e, const struct bh_fpath *at, const s
 {
     if (m->n == 0)
         bh_fe_required(e, at, NULL);
-    if (!bh_str_map_get(m, BH_S("storage")) || m->n > 1) {
+    if (!m->p) {
+        bh_fe_add(e, BH_FE_NOT_SUPPORTED, at,
+                  BH_S("Unsupported value: null: supported values: \"storage\""));
+    } else if (!bh_str_map_get(m, BH_S("storage")) || m->n > 1) {
         struct bh_buf b = {.max = 64u << 10};
 
         for (size_t i = 0; i < m->n; i++)

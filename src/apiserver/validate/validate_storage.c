@@ -39,7 +39,7 @@ static void provisioner(struct bh_field_errs *e, const struct bh_fpath *at, stru
     if (s.n == 0)
         bh_fe_required(e, at, NULL);
     else
-        bh_v_check_as(e, at, bh_check_qualified_name, bh_v_lower(e->a, s), s);
+        bh_v_check(e, at, bh_check_qualified_name, bh_v_lower(e->a, s)); /* shown so, too */
 }
 
 static size_t map_bytes(const struct bh_str_map *m)
@@ -142,6 +142,9 @@ static void topologies(struct bh_field_errs *e,
 
     for (size_t i = 0; i < v->n; i++) {
         topology_term(e, BH_FPI(at, i), &v->p[i]);
+        /* Upstream takes an empty term for one that stands there as often as there are terms. */
+        for (size_t k = 0; k < v->n && v->p[i].match_label_expressions.n == 0; k++)
+            bh_fe_duplicate(e, BH_FP(BH_FPI(at, i), "matchLabelExpressions"), BH_S(""));
         for (size_t k = 0; k < i; k++)
             if (terms_within(&v->p[i], &v->p[k]) && terms_within(&v->p[k], &v->p[i]))
                 bh_fe_duplicate(e, BH_FP(BH_FPI(at, i), "matchLabelExpressions"), BH_S(""));

@@ -24,7 +24,7 @@ static void mode(struct bh_field_errs *e, const struct bh_fpath *at, bool has, i
 static void partition(struct bh_field_errs *e, const struct bh_fpath *at, int32_t p)
 {
     if (p < 0 || p > 255)
-        bh_fe_invalid_i64(e, BH_FP(at, "partition"), p, "must be between 0 and 255, inclusive");
+        bh_fe_invalid_i64(e, BH_FP(at, "partition"), p, "must be between 1 and 255, inclusive");
 }
 
 static void lun(struct bh_field_errs *e, const struct bh_fpath *at, int32_t v)
