@@ -288,6 +288,99 @@ BH_TEST(rules_judge_names)
     bh_arena_free(f.a);
 }
 
+#define PV_HEAD                                                                                    \
+    "{\"metadata\":{\"name\":\"v\"},\"spec\":{\"accessModes\":[\"ReadWriteOnce\"],\"capacity\":{"  \
+    "\"storage\":\"1Gi\"},"
+#define PVC_HEAD                                                                                   \
+    "{\"metadata\":{\"name\":\"c\",\"namespace\":\"n\"},\"spec\":{\"accessModes\":["               \
+    "\"ReadWriteOnce\"],\"resources\":{\"requests\":{\"storage\":\"1Gi\"}}"
+
+BH_TEST(rules_of_volumes)
+{
+    static const struct {
+        const char *json, *told;
+    } all[] = {
+        {PV_HEAD "\"hostPath\":{\"path\":\"/x\"}}}", ""},
+        {PV_HEAD "\"nfs\":{\"server\":\"s\",\"path\":\"/p\"},\"hostPath\":{\"path\":\"/x\"}}}",
+         "spec.nfs: Forbidden: may not specify more than 1 volume type"},
+        {PV_HEAD "\"local\":{\"path\":\"/a/../b\"}}}",
+         "spec.local.path: Invalid value: \"/a/../b\": must not contain '..'\n"
+         "spec.nodeAffinity: Required value: Local volume requires node affinity"},
+        {PV_HEAD "\"csi\":{\"driver\":\"d\",\"volumeHandle\":\"\"}}}",
+         "spec.csi.volumeHandle: Required value"},
+        {PV_HEAD
+         "\"hostPath\":{\"path\":\"/a/..\"},\"persistentVolumeReclaimPolicy\":\"Recycle\"}}",
+         "spec.hostPath.path: Invalid value: \"/a/..\": must not contain '..'\n"
+         "spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount "
+         "of '/'"},
+    };
+    struct fixture f = begin();
+
+    for (size_t i = 0; i < BH_COUNT(all); i++) {
+        const struct bh_core_v1_persistent_volume *v =
+            created(&f, &bh_core_v1_persistent_volume_kind, all[i].json);
+
+        BH_STREQ(told(&f), all[i].told);
+        BH_STREQ(v->status.phase, "Pending");
+        BH_STREQ(v->spec.volume_mode, "Filesystem");
+        BH_EQ(v->status.last_phase_transition_time.sec, f.env.now.sec);
+    }
+    bh_arena_free(f.a);
+}
+
+BH_TEST(rules_keep_the_spec_of_a_volume_claim)
+{
+    struct fixture f = begin();
+    const struct bh_kind *k = &bh_core_v1_persistent_volume_claim_kind;
+    struct bh_core_v1_persistent_volume_claim *old = created(&f, k, PVC_HEAD "}}"), *c;
+    struct bh_str_map *asked;
+
+    BH_STREQ(told(&f), "");
+    BH_STREQ(old->status.phase, "Pending");
+    old->metadata.resource_version = BH_S("1");
+    c = bh_msg_dup(k->type, old, f.a); /* a volume and a class may be given, once */
+    c->spec.volume_name = BH_S("v");
+    c->spec.has_storage_class_name = true;
+    c->spec.storage_class_name = BH_S("s");
+    update(&f, k, "", c, old);
+    BH_STREQ(told(&f), "");
+    old = c;
+    c = bh_msg_dup(k->type, old, f.a);
+    c->spec.volume_name = BH_S("w");
+    update(&f, k, "", c, old);
+    BH_EQ(f.errs.n, 1);
+    BH_CHECK(bh_str_starts(told(&f), BH_S("spec: Forbidden: spec is immutable after creation")));
+    /* A bound one may grow, and shrink to what it has. */
+    old->status.phase = BH_S("Bound");
+    c = bh_msg_dup(k->type, old, f.a);
+    asked = &c->spec.resources.requests;
+    bh_str_map_put(f.a, asked, BH_S("storage"), BH_S("2Gi"));
+    update(&f, k, "", c, old);
+    BH_STREQ(told(&f), "");
+    bh_str_map_put(f.a, &old->status.capacity, BH_S("storage"), BH_S("1Gi"));
+    bh_str_map_put(f.a, asked, BH_S("storage"), BH_S("1Mi"));
+    update(&f, k, "", c, old);
+    BH_STREQ(told(&f), "spec.resources.requests.storage: Forbidden: field can not be less than "
+                       "status.capacity");
+    bh_arena_free(f.a);
+}
+
+BH_TEST(both_fields_of_a_claims_source_say_the_same)
+{
+    struct fixture f = begin();
+    const struct bh_kind *k = &bh_core_v1_persistent_volume_claim_kind;
+    const struct bh_core_v1_persistent_volume_claim *c =
+        created(&f, k,
+                PVC_HEAD ",\"dataSource\":{\"kind\":\"PersistentVolumeClaim\",\"name\":"
+                         "\"x\"}}}");
+
+    BH_CHECK(c->spec.data_source_ref && bh_str_eqc(c->spec.data_source_ref->name, "x"));
+    c = created(&f, k, PVC_HEAD ",\"dataSource\":{\"kind\":\"Other\",\"name\":\"x\"}}}");
+    BH_CHECK(!c->spec.data_source && !c->spec.data_source_ref);
+    BH_STREQ(told(&f), "");
+    bh_arena_free(f.a);
+}
+
 BH_TEST(gates_have_their_defaults)
 {
     BH_CHECK(bh_gate_known(BH_S("DRADeviceTaints")));
