@@ -3,11 +3,13 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -17,6 +19,7 @@
 
 #define HOUSEKEEPING_MS 60000
 #define ADOPT_RETRY_MS  500
+#define POD_UID_MAX     64
 
 /* ---- pods from the API ---- */
 
@@ -63,6 +66,37 @@ static void runtime_event(void *arg, const struct bh_cri_event *ev)
 
 static void adopt(void *arg);
 
+/* A name that the directory of a pod can have: a uid, as the API makes them or as a static pod has
+ * it. */
+static bool is_uid(const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t i = 0; i < n; i++) {
+        char c = name[i];
+
+        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+              c == '-'))
+            return false;
+    }
+    return n > 0 && n <= POD_UID_MAX;
+}
+
+/* Pods that were deleted without grace while nobody ran here have left the API and may have no
+ * sandbox any more, but a directory with volumes: a worker takes it away once the API's list is
+ * complete. */
+static void adopt_dirs(struct bh_kubelet *k)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    DIR *d = opendir(bh_str_fmt(a, "%s/pods", k->root).p);
+
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (is_uid(e->d_name))
+            kl_pod_adopt_dir(k, bh_s(e->d_name));
+    if (d)
+        (void)closedir(d);
+}
+
 static void sandboxes_listed(void *arg, const struct bh_err *err,
                              const struct bh_cri_sandbox_vec *v)
 {
@@ -76,6 +110,7 @@ static void sandboxes_listed(void *arg, const struct bh_err *err,
     }
     for (size_t i = 0; i < v->n; i++)
         kl_pod_adopt(k, &v->p[i]);
+    adopt_dirs(k);
     k->adopted = true;
     bh_timer_start(&k->housekeeping, HOUSEKEEPING_MS);
     /* Only now are pods taken from the API: each finds what it already has here. New workers begin

@@ -54,7 +54,9 @@ void kl_pod_gone(struct bh_kubelet *k, struct bh_str uid);
 /* A sandbox that an earlier process made. */
 void kl_pod_adopt(struct bh_kubelet *k, const struct bh_cri_sandbox *s);
 void kl_pod_poke(struct bh_kubelet *k,
-                 struct bh_str uid);         /* something about it changed: look again */
+                 struct bh_str uid); /* something about it changed: look again */
+/* A directory that an earlier process made for a pod: goes when the API does not know the pod. */
+void kl_pod_adopt_dir(struct bh_kubelet *k, struct bh_str uid);
 void kl_workers_start(struct bh_kubelet *k); /* adoption is complete: let them work */
 void kl_worker_free(struct pod_worker *w);
 /* The pod object of a worker that is admitted and not finished, or NULL. */

@@ -1098,6 +1098,11 @@ void kl_pod_adopt(struct bh_kubelet *k, const struct bh_cri_sandbox *s)
     w->adopted = true;
 }
 
+void kl_pod_adopt_dir(struct bh_kubelet *k, struct bh_str uid)
+{
+    (void)worker_get(k, uid); /* it finds no sandbox and, without a pod, takes the rest away */
+}
+
 void kl_pod_poke(struct bh_kubelet *k, struct bh_str uid)
 {
     struct pod_worker *w = bh_map_get(&k->workers, uid);

@@ -132,6 +132,30 @@ def up_again():
     check(containers(a) == before and a.kubectl("get", "--raw", "/readyz") == "ok", "the first runs on")
 
 
+def leftovers():
+    """what pods left behind that went while nobody ran"""
+    a = clusters["a"]
+    before = containers(a)
+    uids = {p["metadata"]["uid"] for p in a.kubectl.json("get", "pods")["items"]}
+    pods = os.path.join(a.kubelet_root, "pods")
+    check(uids <= set(os.listdir(pods)), "a pod has a directory", os.listdir(pods))
+    os.kill(a.pid(), signal.SIGKILL)
+    gone = os.path.join(pods, "3b0c1f0e-5a54-4b7e-9c53-0d9b3a4f6c11")
+    mounted = os.path.join(gone, "volumes", "kubernetes.io~projected", "token")
+    os.makedirs(mounted)
+    open(os.path.join(gone, "file"), "w").close()
+    run("mount", "-t", "tmpfs", "tmpfs", mounted)
+    odd = os.path.join(pods, "not a pod")
+    os.makedirs(odd)
+    a.up()
+    until("the directory of the pod that is gone to go", lambda: not os.path.exists(gone))
+    check(gone not in open("/proc/mounts").read(), "and what was mounted in it")
+    check(os.path.isdir(odd), "what is no pod's stays")
+    os.rmdir(odd)
+    check(uids <= set(os.listdir(pods)), "and so do those of pods that run", os.listdir(pods))
+    check(containers(a) == before, "whose containers were not touched")
+
+
 def secrets():
     """keys and kubeconfigs are for root alone"""
     for c in clusters.values():
@@ -194,7 +218,7 @@ def down_and_up():
 
 
 try:
-    status = play([side_by_side, up_again, secrets, one_goes, down_and_up])
+    status = play([side_by_side, up_again, leftovers, secrets, one_goes, down_and_up])
 finally:
     for c in clusters.values():
         c.down()
