@@ -112,6 +112,9 @@ struct bh_informer_ops {
     void (*updated)(void *arg, struct bh_obj *old, struct bh_obj *obj);
     void (*deleted)(void *arg, struct bh_obj *last);
     void (*synced)(void *arg); /* once, after the first full list was delivered */
+    /* After every full list was delivered: what was there at version rv or before is in the set, or
+     * gone. */
+    void (*listed)(void *arg, uint64_t rv);
 };
 struct bh_informer *bh_informer_new(struct bh_client *c, const struct bh_kind *k, struct bh_str ns,
                                     struct bh_str label_selector, struct bh_str field_selector,

@@ -173,6 +173,8 @@ static void informer_listed(void *arg, const struct bh_client_res *res)
         i->rv = res->list_rv;
         i->relist = false;
         informer_take(i, res->items, res->items_n);
+        if (!i->freed && i->ops->listed)
+            i->ops->listed(i->arg, res->list_rv);
         if (!i->freed)
             informer_start(i);
     } else if (res->err.code == BH_E_NOT_FOUND || res->err.code == BH_E_METHOD) {

@@ -5,6 +5,7 @@
  * when none is left, takes the finalizer off and deletes a generated claim whose pod is done.
  * Facts: the device specification, section 7.
  */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "api/engine.h"
@@ -21,6 +22,8 @@
 
 #define FINALIZER         "resource.kubernetes.io/delete-protection"
 #define POD_CLAIM_NAME    "resource.kubernetes.io/pod-claim-name"
+#define EXT_CLAIM         "resource.kubernetes.io/extended-resource-claim"
+#define EXT_CLAIMS_MAX    8
 #define GENERATE_NAME_MAX 57
 #define WORKERS           256 /* claims wait for the disk together */
 #define GONE_UIDS         512
@@ -31,12 +34,20 @@ struct rc {
     struct ctl *ctl;
     struct bh_workqueue *queue;
     struct bh_informer *pods, *claims, *templates;
+    struct bh_map ext;   /* pod uid -> struct ext_claims */
     struct bh_map owned; /* pod uid + "/" + pod claim name -> struct owned, of generated claims */
     struct bh_str
         gone[GONE_UIDS]; /* ring of uids of deleted pods: saves asking the server for them */
     size_t gone_at;
     struct bh_map gone_set;
     struct bh_link works;
+};
+
+/* Claims that the scheduler made for the extended resources of one pod: more than one when an
+ * attempt failed, and the pod's status names the last only. */
+struct ext_claims {
+    size_t n;
+    char *names[EXT_CLAIMS_MAX];
 };
 
 /* A generated claim, in the cache or just made. */
@@ -249,8 +260,12 @@ static void pod_write_names(struct work *w)
     BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
     bool any = false;
 
-    bh_buf_addf(&b, "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"resourceClaimStatuses\":[",
-                BH_SF(w->obj->uid));
+    /* Of this version only: a name that is written already, and that the scheduler goes by, is not
+     * replaced by another one of whoever saw an older pod. */
+    bh_buf_addf(&b,
+                "{\"metadata\":{\"uid\":\"%.*s\",\"resourceVersion\":\"%" PRIu64
+                "\"},\"status\":{\"resourceClaimStatuses\":[",
+                BH_SF(w->obj->uid), w->obj->rv);
     for (size_t k = 0; k < pod->spec.resource_claims.n; k++) {
         size_t i = order[k];
 
@@ -632,6 +647,7 @@ static void rc_sync(void *arg, struct bh_str key)
 static void pod_claims_changed(struct rc *rc, struct bh_obj *o)
 {
     const struct bh_core_v1_pod *pod = bh_obj_struct(o);
+    const struct ext_claims *ext;
 
     for (size_t i = 0; i < pod->spec.resource_claims.n; i++) {
         struct bh_str name = ctl_pod_claim_name(pod, i);
@@ -642,6 +658,9 @@ static void pod_claims_changed(struct rc *rc, struct bh_obj *o)
     if (pod->status.extended_resource_claim_status)
         enqueue(rc, "claim", o->ns,
                 pod->status.extended_resource_claim_status->resource_claim_name);
+    ext = bh_map_get(&rc->ext, o->uid);
+    for (size_t i = 0; ext && i < ext->n; i++)
+        enqueue(rc, "claim", o->ns, bh_s(ext->names[i]));
 }
 
 static bool pod_needs_look(struct rc *rc, struct bh_obj *o, const struct bh_core_v1_pod *pod)
@@ -695,22 +714,48 @@ static bool claim_entry(const struct bh_resource_v1_resource_claim *c, struct bh
     return false;
 }
 
+static void ext_index(struct rc *rc, const struct bh_obj *o, struct bh_str uid, bool present)
+{
+    struct ext_claims *e = bh_map_get(&rc->ext, uid);
+
+    for (size_t i = 0; e && i < e->n; i++)
+        if (bh_str_eqc(o->name, e->names[i])) {
+            bh_free(e->names[i]);
+            e->names[i] = e->names[--e->n];
+            break;
+        }
+    if (present && !e) {
+        e = bh_calloc(1, sizeof(*e));
+        (void)bh_map_put(&rc->ext, uid, e);
+    }
+    if (present && e->n < EXT_CLAIMS_MAX)
+        e->names[e->n++] = bh_strdup_c(o->name);
+    if (e && e->n == 0)
+        bh_free(bh_map_del(&rc->ext, uid));
+}
+
 static void claim_index(struct rc *rc, struct bh_obj *o, bool present)
 {
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
     BH_AUTO_ARENA a = bh_arena_new(0);
+    const struct owned *have;
     struct bh_str uid, entry;
+    bool same;
 
+    if (bh_str_map_get(&c->metadata.annotations, BH_S(EXT_CLAIM)))
+        for (size_t i = 0; i < c->metadata.owner_references.n; i++)
+            ext_index(rc, o, c->metadata.owner_references.p[i].uid, present);
     if (!claim_entry(bh_obj_struct(o), &uid, &entry))
         return;
     struct bh_str key = owned_key(a, uid, entry);
-    if (present) {
+    have = bh_map_get(&rc->owned, key);
+    same = have && bh_str_eqc(o->name, have->name);
+    /* An earlier claim, whose creation was answered to nobody, does not take the place of the one
+     * that was made then and that the pod's status names. */
+    if (present && (same || !have || !owned_name(rc, key) || !have->made_ns))
         owned_put(rc, key, o->name, 0);
-    } else {
-        const struct owned *have = bh_map_get(&rc->owned, key);
-
-        if (have && bh_str_eqc(o->name, have->name))
-            owned_free(bh_map_del(&rc->owned, key));
-    }
+    else if (!present && same)
+        owned_free(bh_map_del(&rc->owned, key));
 }
 
 static void claim_added(void *arg, struct bh_obj *o)
@@ -772,7 +817,30 @@ static void template_added(void *arg, struct bh_obj *o)
     }
 }
 
-static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, rc_begin};
+/* A pod that came and went while our watch was lost is never told of: after a full list, claims of
+ * consumers that are not in it are looked at. */
+static void pods_listed(void *arg, uint64_t rv)
+{
+    struct rc *rc = arg;
+    struct bh_obj *o;
+
+    (void)rv;
+    for (size_t it = 0; (o = bh_informer_next(rc->claims, &it));) {
+        const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
+        bool missing = false;
+
+        for (size_t i = 0; i < c->status.reserved_for.n && !missing; i++) {
+            struct bh_obj *p = bh_informer_get(rc->pods, o->ns, c->status.reserved_for.p[i].name);
+
+            missing = !p || !bh_str_eq(p->uid, c->status.reserved_for.p[i].uid);
+        }
+        if (missing)
+            enqueue(rc, "claim", o->ns, o->name);
+    }
+}
+
+static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, rc_begin,
+                                               pods_listed};
 static const struct bh_informer_ops claim_ops = {claim_added, claim_updated, claim_gone, rc_begin};
 static const struct bh_informer_ops template_ops = {template_added, NULL, NULL, rc_begin};
 
@@ -809,6 +877,14 @@ static void rc_stop(void *self)
     while (bh_map_next(&rc->owned, &it, NULL, &v))
         owned_free(v);
     bh_map_done(&rc->owned);
+    for (it = 0; bh_map_next(&rc->ext, &it, NULL, &v);) {
+        struct ext_claims *e = v;
+
+        while (e->n)
+            bh_free(e->names[--e->n]);
+        bh_free(e);
+    }
+    bh_map_done(&rc->ext);
     for (size_t i = 0; i < GONE_UIDS; i++)
         bh_free((void *)(uintptr_t)rc->gone[i].p);
     bh_map_done(&rc->gone_set);

@@ -59,8 +59,17 @@ static void shared_synced(void *arg)
             l->ops->synced(l->arg);
 }
 
+static void shared_listed(void *arg, uint64_t rv)
+{
+    const struct shared *s = arg;
+
+    for (const struct listener *l = s->listeners; l; l = l->next)
+        if (l->ops->listed)
+            l->ops->listed(l->arg, rv);
+}
+
 static const struct bh_informer_ops shared_ops = {shared_added, shared_updated, shared_deleted,
-                                                  shared_synced};
+                                                  shared_synced, shared_listed};
 
 struct ctl_informers *ctl_informers_new(struct bh_client *c)
 {

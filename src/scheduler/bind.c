@@ -691,7 +691,7 @@ static void recognise(struct sbind *b, struct bind_claim *k)
     k->reserved = true;
     if (k->alloc) {
         k->stored = true;
-        sched_claim_written(b->s, k->uid, k->obj->rv);
+        sched_claim_written(b->s, k->obj);
     }
 }
 
@@ -744,7 +744,7 @@ static void claim_answer(struct sbind *b, const struct bh_client_res *res)
         k->reserved = true;
         if (k->alloc) {
             k->stored = true;
-            sched_claim_written(b->s, k->uid, k->obj->rv);
+            sched_claim_written(b->s, k->obj);
         }
     } else if (b->step == STEP_GET) {
         recognise(b, k);

@@ -232,6 +232,11 @@ static bool look_up(struct cycle *c, const struct bh_core_v1_pod_resource_claim 
     for (size_t r = 0; r < k->c->status.reserved_for.n; r++)
         k->mine |= bh_str_eq(k->c->status.reserved_for.p[r].uid, c->pod->obj->uid);
     k->alloc = k->c->status.allocation;
+    if (k->allocated && sched_gives_back(c->s, k->obj))
+        return refuse(c, bh_str_fmt(c->a,
+                                    "resource claim %.*s/%.*s is in the process of being "
+                                    "deallocated",
+                                    BH_SF(k->obj->ns), BH_SF(k->obj->name)));
     if (k->allocated) {
         st = sched_binding_state(k->c, &failure);
         k->broken = st == BINDING_FAILED || (st == BINDING_PENDING && timed_out(c, k->c));
@@ -336,22 +341,6 @@ static enum verdict filter_allocated(struct cycle *c, struct snode *n)
     return V_OK;
 }
 
-/* The allocator knows claims by name; upstream's words name the namespace too. */
-static struct bh_str with_namespace(struct cycle *c, struct bh_str text)
-{
-    struct bh_str start = BH_S("claim ");
-    size_t end = start.n;
-
-    if (!bh_str_starts(text, start))
-        return text;
-    while (end < text.n && text.p[end] != ',' && text.p[end] != ':' && text.p[end] != '/')
-        end++;
-    if (end == text.n || text.p[end] == '/')
-        return text;
-    return bh_str_fmt(c->a, "claim %.*s/%.*s", BH_SF(c->pod->obj->ns),
-                      BH_SF(bh_str_sub(text, start.n, text.n)));
-}
-
 enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret)
 {
     struct bh_dra_opts o = {.scoring =
@@ -380,8 +369,7 @@ enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candid
         case BH_DRA_SPENT:
             return sched_fail_text(c, PL_DYNAMIC_RESOURCES, V_UNRESOLVABLE, bh_s(err.msg));
         case BH_DRA_FATAL:
-            (void)sched_error(c, PL_DYNAMIC_RESOURCES, "%.*s",
-                              BH_SF(with_namespace(c, bh_s(err.msg))));
+            (void)sched_error(c, PL_DYNAMIC_RESOURCES, "%s", err.msg);
             return V_ERROR;
         }
     }
@@ -436,19 +424,16 @@ void sched_claims_unreserve(struct cycle *c, const struct candidate *k)
 static bool deallocate(struct cycle *c)
 {
     for (size_t i = 0; i < c->claims_n; i++) {
-        struct bh_resource_v1_resource_claim cl;
+        const struct bh_resource_v1_resource_claim *cl = c->claims[i].c;
         size_t others = 0;
 
         if (!c->unavailable[i] || c->claims[i].pending)
             continue;
-        cl = *c->claims[i].c;
-        for (size_t k = 0; k < cl.status.reserved_for.n; k++)
-            others += !bh_str_eq(cl.status.reserved_for.p[k].uid, c->pod->obj->uid);
+        for (size_t k = 0; k < cl->status.reserved_for.n; k++)
+            others += !bh_str_eq(cl->status.reserved_for.p[k].uid, c->pod->obj->uid);
         if (others)
             continue;
-        memset(&cl.status, 0, sizeof(cl.status));
-        (void)bh_client_update(c->s->client, &bh_resource_v1_resource_claim_kind, &cl, "status",
-                               NULL, NULL);
+        sched_give_back(c->s, c->claims[i].obj);
         return true;
     }
     return false;
@@ -478,15 +463,19 @@ void sched_claim_remove(struct bh_scheduler *s, const struct bh_obj *o)
 
 /* A reservation of ours is stored: should the informer miss the version in which it stood (a lost
  * watch) and see a later one without it, the reservation ends by this record. */
-void sched_claim_written(struct bh_scheduler *s, struct bh_str uid, uint64_t rv)
+void sched_claim_written(struct bh_scheduler *s, const struct bh_obj *o)
 {
-    struct written *w = bh_map_get(&s->written, uid);
+    struct written *w = bh_map_get(&s->written, o->uid);
+    const struct bh_obj *cur = bh_informer_get(s->inf_claims, o->ns, o->name);
 
-    if (!bh_dra_is_reserved(s->model, uid))
+    if (!bh_dra_is_reserved(s->model, o->uid))
         return; /* confirmed already */
     if (!w) {
         w = bh_calloc(1, sizeof(*w));
-        (void)bh_map_put(&s->written, uid, w);
+        (void)bh_map_put(&s->written, o->uid, w);
     }
-    w->rv = rv;
+    w->rv = o->rv;
+    /* The informer may know of what came after our write before its answer came. */
+    if (cur && bh_str_eq(cur->uid, o->uid))
+        sched_claim_settle(s, cur);
 }

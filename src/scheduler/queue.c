@@ -349,8 +349,9 @@ static const uint32_t interests[PL__MAX] = {
     [PL_NODE_FEATURES] = EV_NODE_ADD | EV_NODE_FEATURE | EV_SELF,
 };
 
-/* Whether the node has room for the waiting pod's requests now. */
-static bool room(const struct spod *pod, const struct snode *n)
+/* Whether the node has room for the waiting pod's requests now. What devices may serve is left to
+ * them. */
+static bool room(const struct bh_scheduler *s, const struct spod *pod, const struct snode *n)
 {
     if (!n || !n->obj)
         return false;
@@ -361,7 +362,8 @@ static bool room(const struct spod *pod, const struct snode *n)
         int64_t all = r->id < RES_FIXED ? n->alloc[r->id] : sched_node_xalloc(n, r->id);
         int64_t used = r->id < RES_FIXED ? n->used[r->id] : sched_node_xused(n, r->id);
 
-        if (r->v > all - used)
+        if (r->v > all - used && (r->id < RES_FIXED || all > 0 ||
+                                  !bh_dra_class_of_resource(s->model, s->res_names[r->id]).n))
             return false;
     }
     return true;
@@ -378,12 +380,13 @@ static bool ports_freed(const struct spod *waiting, const struct spod *gone)
     return false;
 }
 
-static bool helps(const struct spod *pod, enum plugin pl, const struct happening *h)
+static bool helps(const struct bh_scheduler *s, const struct spod *pod, enum plugin pl,
+                  const struct happening *h)
 {
     if (!(interests[pl] & h->ev))
         return false;
     if (h->ev & (EV_POD_GONE | EV_POD_SMALLER | EV_NODE_ALLOCATABLE) && pl == PL_RESOURCES_FIT)
-        return room(pod, h->node);
+        return room(s, pod, h->node);
     if (h->ev == EV_POD_GONE && pl == PL_NODE_PORTS)
         return ports_freed(pod, h->pod);
     if (h->ev == EV_POD_GONE && (pl == PL_VOLUME_RESTRICTIONS || pl == PL_NODE_VOLUME_LIMITS))
@@ -419,7 +422,7 @@ static void wake_all(struct bh_scheduler *s, const struct happening *h)
         for (uint32_t left = pod->rejected_by & hopeful; left; left &= left - 1) {
             enum plugin pl = (enum plugin)__builtin_ctz(left);
 
-            if (!helps(pod, pl, h))
+            if (!helps(s, pod, pl, h))
                 continue;
             bh_log(BH_DEBUG, "pod may fit now", BH_STR("pod", pod->obj->name),
                    BH_I64("event", h->ev), BH_I64("plugin", pl));

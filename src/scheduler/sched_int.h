@@ -213,6 +213,7 @@ struct sched_optional {
 /* A claim write of ours: rv of the answer. An event of that version or later settles it. */
 struct written {
     uint64_t rv;
+    uint64_t seen; /* in the list of that version */
 };
 
 struct bh_scheduler {
@@ -264,6 +265,7 @@ struct bh_scheduler {
     uint64_t failures_epoch;    /* of the last one */
     uint64_t seq;
     struct bh_timer turn, backoff_timer, flush_timer;
+    struct bh_link giving; /* give_back.c */
     struct bh_link binds, bind_waits;
     size_t binds_n;
     struct bh_scheduler_stats stats;
@@ -491,9 +493,20 @@ enum binding_state sched_binding_state(const struct bh_resource_v1_resource_clai
                                        const struct bh_meta_v1_condition **ret_failure);
 struct bh_str sched_claims_postfilter(struct cycle *c); /* upstream's words */
 void sched_claim_remove(struct bh_scheduler *s, const struct bh_obj *o);
+
+/* ---- give_back.c: allocations that the scheduler takes back ---- */
+void sched_give_back(struct bh_scheduler *s, struct bh_obj *claim);
+/* Whether that is under way: the claim must not be used as the informer shows it. */
+bool sched_gives_back(struct bh_scheduler *s, const struct bh_obj *claim);
+/* The informer has this version, or the claim is gone. */
+void sched_give_seen(struct bh_scheduler *s, const struct bh_obj *claim, bool gone);
+void sched_give_done(struct bh_scheduler *s);
 /* Name of the claim behind the entry; false while it has none, or needs none. */
 bool sched_claim_named(const struct spod *pod, size_t i, struct bh_str *ret);
-void sched_claim_written(struct bh_scheduler *s, struct bh_str uid, uint64_t rv);
+void sched_claim_written(struct bh_scheduler *s, const struct bh_obj *o);
+/* An object of the informer: a version at or after our write settles the reservation, even when it
+ * holds no allocation. */
+void sched_claim_settle(struct bh_scheduler *s, const struct bh_obj *o);
 
 /* ---- ext.c: extended resources served by devices ---- */
 bool sched_ext_prefilter(struct cycle *c); /* whether the pod asks for any */

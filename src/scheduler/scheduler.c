@@ -342,24 +342,59 @@ static void node_deleted(void *arg, struct bh_obj *last)
 
 /* ---- claims ---- */
 
-/* A version at or after our write settles the reservation, even when it holds no allocation. */
-static void settle(struct bh_scheduler *s, const struct bh_obj *o)
+void sched_claim_settle(struct bh_scheduler *s, const struct bh_obj *o)
 {
     struct written *w = bh_map_get(&s->written, o->uid);
     const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
 
     if (!w || o->rv < w->rv)
         return;
-    if (!c->status.allocation)
+    if (!c->status.allocation) {
         bh_dra_unreserve(s->model, o->uid);
+        sched_devices_freed(s);
+    }
     (void)bh_map_del(&s->written, o->uid);
     bh_free(w);
+}
+
+/* A claim that we wrote and that is in no list since is gone: its deletion was never told when the
+ * informer had not seen it before its watch was lost. */
+static void claims_listed(void *arg, uint64_t rv)
+{
+    struct bh_scheduler *s = arg;
+    size_t it = 0;
+    struct bh_str uid;
+    void *v;
+    bool freed = false;
+
+    if (s->written.n == 0)
+        return;
+    for (const struct bh_obj *o; (o = bh_informer_next(s->inf_claims, &it));) {
+        struct written *w = bh_map_get(&s->written, o->uid);
+
+        if (w)
+            w->seen = rv;
+    }
+    for (it = 0; bh_map_next(&s->written, &it, &uid, &v);) {
+        struct written *w = v;
+
+        if (w->seen == rv || w->rv > rv)
+            continue;
+        bh_dra_unreserve(s->model, uid);
+        (void)bh_map_del(&s->written, uid);
+        bh_free(w);
+        freed = true;
+        it = 0;
+    }
+    if (freed)
+        sched_devices_freed(s);
 }
 
 static void claim_changed(struct bh_scheduler *s, struct bh_obj *old, struct bh_obj *o)
 {
     bh_dra_claim_put(s->model, o);
-    settle(s, o);
+    sched_claim_settle(s, o);
+    sched_give_seen(s, o, false);
     if (!bh_list_empty(&s->bind_waits))
         sched_bind_claim(s, o);
     sched_happened(s, &(struct happening){.ev = EV_CLAIM, .old = old, .obj = o});
@@ -377,6 +412,7 @@ static void claim_deleted(void *arg, struct bh_obj *last)
     struct written *w = bh_map_del(&s->written, last->uid);
 
     bh_free(w);
+    sched_give_seen(s, last, true);
     bh_dra_claim_del(s->model, last->uid);
     if (c->status.allocation)
         sched_devices_freed(s);
@@ -554,7 +590,7 @@ static const struct bh_informer_ops quiet_ops = {NULL, NULL, NULL, on_synced};
 static const struct bh_informer_ops pod_ops = {pod_added, pod_updated, pod_deleted, on_synced};
 static const struct bh_informer_ops node_ops = {node_added, node_updated, node_deleted, on_synced};
 static const struct bh_informer_ops claim_ops = {claim_added, claim_updated, claim_deleted,
-                                                 on_synced};
+                                                 on_synced, claims_listed};
 static const struct bh_informer_ops slice_ops = {slice_added, slice_updated, slice_deleted,
                                                  on_synced};
 static const struct bh_informer_ops class_ops = {class_added, class_updated, class_deleted,
@@ -707,6 +743,7 @@ struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_sched
     bh_list_init(&s->binds);
     bh_list_init(&s->bind_waits);
     bh_list_init(&s->volume_waits);
+    bh_list_init(&s->giving);
     bh_timer_init(&s->turn, s->loop, on_turn, s);
     if (take_config(s, opts ? opts->config : NULL, err) < 0)
         return bh_scheduler_free(s);
@@ -766,6 +803,7 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
         (void)sched_pod_free(s, pod);
     }
     bh_map_done(&s->pods);
+    sched_give_done(s);
     sched_queue_done(s);
     sched_failures_done(s);
     sched_nodes_done(s);

@@ -1,9 +1,11 @@
 /* The whole control plane in one thread and in virtual time, from one seed: API server, memory
- * store, controllers and scheduler, on a bad network, with schedulers that die and disks that fail.
+ * store, controllers and scheduler, on a bad network, with roles and servers that die and disks
+ * that fail. Pods ask for whole devices, partitions, shares of a network device, extended
+ * resources.
  *
- * What must hold at every revision: no device is in two claims, no node is overcommitted, a pod
- * that has a node has its devices. And in the end, when all is well again, no pod waits for a
- * device that is free.
+ * What must hold at every revision: no device, counter or capacity is given away twice, no node is
+ * overcommitted, a pod that has a node has its devices. And in the end, when all is well again, no
+ * pod waits for what is free, and nothing is held by a pod that is gone.
  *
  *     control_plane_sim [--seed N] [--fixed N] [--random N]      20 fixed and 5 random seeds by
  * default
@@ -24,19 +26,16 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/log.h"
-#include "base/map.h"
+#include "books.h"
 #include "controllers/controllers.h"
 #include "lossy.h"
 #include "net/loop.h"
 #include "scheduler/scheduler.h"
 #include "store/store.h"
 
-#define NODES     6
-#define GPUS      4
 #define NODE_CPU  10 /* each pod takes one */
 #define STORM_MS  20000
 #define CALM_MS   120000
-#define DRIVER    "gpu.bulkhead.dev"
 #define DELAY_NS  ((int64_t)50000000) /* way of a request that is not late */
 #define SECOND_NS ((int64_t)1000000000)
 #define WALL0     ((int64_t)1790000000 * SECOND_NS)
@@ -65,11 +64,12 @@ struct sim {
     struct bh_controllers *ctl;
     struct bh_informer *pods, *claims;
     struct bh_arena *a;
-    struct bh_timer action, restart;
-    bool storm, failed;
+    struct bh_timer action, restart, restart_ctl, restart_api;
+    bool storm, failed, down; /* down: the server is dead, or dying */
     int pods_n, claims_n, rules_n, fences_n;
-    uint64_t events, crashes, binds;
-    struct bh_map devices; /* "pool/device" -> claim uid (heap) */
+    uint64_t events, crashes, ctl_crashes, restarts, binds;
+    struct books books;
+    struct books_node nodes[NODES];
     char why[512];
 };
 
@@ -93,52 +93,20 @@ static uint64_t pick(struct sim *s, uint64_t n)
 
 /* ---- what must hold ---- */
 
-static void device_key(char *buf, size_t n,
-                       const struct bh_resource_v1_device_request_allocation_result *r)
-{
-    (void)snprintf(buf, n, "%.*s/%.*s", BH_SF(r->pool), BH_SF(r->device));
-}
-
-static void give_up(struct sim *s, const struct bh_obj *o)
-{
-    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
-    char key[128];
-
-    for (size_t i = 0; c->status.allocation && i < c->status.allocation->devices.results.n; i++) {
-        char *uid;
-
-        device_key(key, sizeof(key), &c->status.allocation->devices.results.p[i]);
-        uid = bh_map_get(&s->devices, bh_s(key));
-        if (uid && bh_str_eqc(o->uid, uid)) {
-            (void)bh_map_del(&s->devices, bh_s(key));
-            bh_free(uid);
-        }
-    }
-}
-
 static void claim_seen(void *arg, struct bh_obj *o)
 {
     struct sim *s = arg;
-    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
-    char key[128];
+    char why[300];
 
     s->events++;
-    for (size_t i = 0; c->status.allocation && i < c->status.allocation->devices.results.n; i++) {
-        char *uid;
-
-        device_key(key, sizeof(key), &c->status.allocation->devices.results.p[i]);
-        uid = bh_map_get(&s->devices, bh_s(key));
-        if (uid && !bh_str_eqc(o->uid, uid))
-            broken(s, "revision %" PRIu64 ": %s is given to claim %.*s and to %s", o->rv, key,
-                   BH_SF(o->name), uid);
-        if (!uid)
-            (void)bh_map_put(&s->devices, bh_s(key), bh_strdup_c(o->uid));
-    }
+    books_put(&s->books, o);
+    if (!books_add_up(&s->books, s->nodes, why, sizeof(why)))
+        broken(s, "revision %" PRIu64 ": %s", o->rv, why);
 }
 
 static void claim_changed(void *arg, struct bh_obj *old, struct bh_obj *o)
 {
-    give_up(arg, old);
+    (void)old;
     claim_seen(arg, o);
 }
 
@@ -147,7 +115,7 @@ static void claim_gone(void *arg, struct bh_obj *last)
     struct sim *s = arg;
 
     s->events++;
-    give_up(s, last);
+    books_del(&s->books, last);
 }
 
 static bool over(const struct bh_core_v1_pod *p)
@@ -155,7 +123,7 @@ static bool over(const struct bh_core_v1_pod *p)
     return bh_str_eqc(p->status.phase, "Succeeded") || bh_str_eqc(p->status.phase, "Failed");
 }
 
-static void check_node(struct sim *s, struct bh_str node)
+static int pods_on(struct sim *s, struct bh_str node)
 {
     int n = 0;
     struct bh_obj *o;
@@ -165,6 +133,13 @@ static void check_node(struct sim *s, struct bh_str node)
 
         n += bh_str_eq(p->spec.node_name, node) && !over(p);
     }
+    return n;
+}
+
+static void check_node(struct sim *s, struct bh_str node)
+{
+    int n = pods_on(s, node);
+
     if (n > NODE_CPU)
         broken(s, "%.*s has %d pods and room for %d", BH_SF(node), n, NODE_CPU);
 }
@@ -181,6 +156,24 @@ static struct bh_str claim_name(const struct bh_core_v1_pod *p, size_t i)
     return (struct bh_str){NULL, 0};
 }
 
+static bool wants_extended(const struct bh_core_v1_pod *p)
+{
+    return p->spec.containers.p[0].resources.limits.n != 0;
+}
+
+static void check_reserved(struct sim *s, const struct bh_obj *o, struct bh_str claim)
+{
+    struct bh_obj *co = bh_informer_get(s->claims, o->ns, claim);
+    const struct bh_resource_v1_resource_claim *c = co ? bh_obj_struct(co) : NULL;
+    bool reserved = false;
+
+    for (size_t k = 0; c && k < c->status.reserved_for.n; k++)
+        reserved |= bh_str_eq(c->status.reserved_for.p[k].uid, o->uid);
+    if ((!c || !c->status.allocation || !reserved) && !o->deleting)
+        broken(s, "revision %" PRIu64 ": pod %.*s is bound without its devices", o->rv,
+               BH_SF(o->name));
+}
+
 /* At the moment of binding; afterwards the claim may be cleaned up, as when the pod is done. */
 static void check_bound(struct sim *s, struct bh_obj *o)
 {
@@ -188,17 +181,13 @@ static void check_bound(struct sim *s, struct bh_obj *o)
 
     s->binds++;
     check_node(s, p->spec.node_name);
-    for (size_t i = 0; i < p->spec.resource_claims.n; i++) {
-        struct bh_obj *co = bh_informer_get(s->claims, o->ns, claim_name(p, i));
-        const struct bh_resource_v1_resource_claim *c = co ? bh_obj_struct(co) : NULL;
-        bool reserved = false;
-
-        for (size_t k = 0; c && k < c->status.reserved_for.n; k++)
-            reserved |= bh_str_eq(c->status.reserved_for.p[k].uid, o->uid);
-        if ((!c || !c->status.allocation || !reserved) && !o->deleting)
-            broken(s, "revision %" PRIu64 ": pod %.*s is bound without its devices", o->rv,
-                   BH_SF(o->name));
-    }
+    for (size_t i = 0; i < p->spec.resource_claims.n; i++)
+        check_reserved(s, o, claim_name(p, i));
+    if (wants_extended(p))
+        check_reserved(s, o,
+                       p->status.extended_resource_claim_status
+                           ? p->status.extended_resource_claim_status->resource_claim_name
+                           : (struct bh_str){NULL, 0});
 }
 
 static void pod_changed(void *arg, struct bh_obj *old, struct bh_obj *o)
@@ -230,19 +219,74 @@ static void merge(struct sim *s, const struct bh_kind *k, struct bh_str ns, stru
     (void)bh_client_patch(s->admin, k, ns, name, sub, BH_PATCH_MERGE, json, NULL, NULL);
 }
 
-static void make_slice(struct sim *s, int node)
+#define POOL(n) "\"pool\":{\"name\":\"n-%d\",\"generation\":1,\"resourceSliceCount\":" #n "}"
+
+static void make_slices(struct sim *s, int node)
 {
     BH_AUTO_BUF b = {0};
 
     bh_buf_addf(&b,
-                "{\"metadata\":{\"name\":\"s-%d\"},\"spec\":{\"driver\":\"" DRIVER
-                "\",\"pool\":{\"name\":\"n-%d\",\"generation\":1,\"resourceSliceCount\":1},"
-                "\"nodeName\":\"n-%d\",\"devices\":[",
+                "{\"metadata\":{\"name\":\"s-%d\"},\"spec\":{\"driver\":\"" GPU_DRIVER
+                "\"," POOL(1) ",\"nodeName\":\"n-%d\",\"devices\":[",
                 node, node, node);
     for (int i = 0; i < GPUS; i++)
         bh_buf_addf(&b, "%s{\"name\":\"gpu-%d\"}", i ? "," : "", i);
     bh_buf_addz(&b, "]}}");
     create(s, &bh_resource_v1_resource_slice_kind, "", bh_buf_str(&b));
+    create(s, &bh_resource_v1_resource_slice_kind, "",
+           bh_str_fmt(s->a,
+                      "{\"metadata\":{\"name\":\"c-%d\"},\"spec\":{\"driver\":\"" PART_DRIVER
+                      "\"," POOL(2) ",\"nodeName\":\"n-%d\",\"sharedCounters\":[{\"name\":\"gpu\","
+                                    "\"counters\":{\"units\":{\"value\":\"%d\"}}}]}}",
+                      node, node, node, UNITS));
+    bh_buf_clear(&b);
+    bh_buf_addf(&b,
+                "{\"metadata\":{\"name\":\"p-%d\"},\"spec\":{\"driver\":\"" PART_DRIVER
+                "\"," POOL(2) ",\"nodeName\":\"n-%d\",\"devices\":[",
+                node, node, node);
+    for (int i = 0; i < PARTS; i++)
+        bh_buf_addf(&b,
+                    "%s{\"name\":\"part-%d\",\"attributes\":{\"units\":{\"int\":%d}},"
+                    "\"consumesCounters\":[{\"counterSet\":\"gpu\",\"counters\":{\"units\":{"
+                    "\"value\":\"%d\"}}}]}",
+                    i ? "," : "", i, part_units[i], part_units[i]);
+    bh_buf_addz(&b, "]}}");
+    create(s, &bh_resource_v1_resource_slice_kind, "", bh_buf_str(&b));
+    create(s, &bh_resource_v1_resource_slice_kind, "",
+           bh_str_fmt(s->a,
+                      "{\"metadata\":{\"name\":\"e-%d\"},\"spec\":{\"driver\":\"" NIC_DRIVER
+                      "\"," POOL(1) ",\"nodeName\":\"n-%d\",\"devices\":[{\"name\":\"eth\","
+                                    "\"allowMultipleAllocations\":true,\"capacity\":{\"bw\":{"
+                                    "\"value\":\"%d\"}}}]}}",
+                      node, node, node, BANDWIDTH));
+}
+
+static void make_class(struct sim *s, const char *name, const char *driver, const char *more)
+{
+    create(s, &bh_resource_v1_device_class_kind, "",
+           bh_str_fmt(s->a,
+                      "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selectors\":[{\"cel\":{"
+                      "\"expression\":\"device.driver == '%s'\"}}]%s}}",
+                      name, driver, more));
+}
+
+static void make_template(struct sim *s, const char *name, const char *exactly)
+{
+    create(s, &bh_resource_v1_resource_claim_template_kind, "default",
+           bh_str_fmt(s->a,
+                      "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"spec\":{\"devices\":{"
+                      "\"requests\":[{\"name\":\"r\",\"exactly\":{%s}}]}}}}",
+                      name, exactly));
+}
+
+/* Two units of the partitioned device, or one. */
+static const char *part_of(struct sim *s, int units)
+{
+    return bh_str_fmt(s->a,
+                      "\"deviceClassName\":\"part\",\"selectors\":[{\"cel\":{\"expression\":"
+                      "\"device.attributes['" PART_DRIVER "'].units == %d\"}}]",
+                      units)
+        .p;
 }
 
 static void furnish(struct sim *s)
@@ -253,60 +297,68 @@ static void furnish(struct sim *s)
                           "{\"metadata\":{\"name\":\"n-%d\"},\"status\":{\"allocatable\":{\"cpu\":"
                           "\"%d\",\"memory\":\"8Gi\",\"pods\":\"50\"}}}",
                           i, NODE_CPU));
-        make_slice(s, i);
+        make_slices(s, i);
     }
     bh_loop_advance(s->loop, SECOND_NS);
     for (int i = 0; i < NODES; i++)
         merge(s, &bh_core_v1_node_kind, (struct bh_str){NULL, 0}, bh_str_fmt(s->a, "n-%d", i), "",
               BH_S("{\"spec\":{\"taints\":null}}"));
-    create(s, &bh_resource_v1_device_class_kind, "",
-           BH_S("{\"metadata\":{\"name\":\"gpu\"},\"spec\":{\"selectors\":[{\"cel\":{"
-                "\"expression\":\"device.driver == '" DRIVER "'\"}}]}}"));
-    create(s, &bh_resource_v1_resource_claim_template_kind, "default",
-           BH_S("{\"metadata\":{\"name\":\"one\"},\"spec\":{\"spec\":{\"devices\":{\"requests\":[{"
-                "\"name\":\"gpu\",\"exactly\":{\"deviceClassName\":\"gpu\"}}]}}}}"));
-    create(s, &bh_resource_v1_resource_claim_template_kind, "default",
-           BH_S("{\"metadata\":{\"name\":\"two\"},\"spec\":{\"spec\":{\"devices\":{\"requests\":[{"
-                "\"name\":\"gpu\",\"exactly\":{\"deviceClassName\":\"gpu\",\"count\":2}}]}}}}"));
+    make_class(s, "gpu", GPU_DRIVER, ",\"extendedResourceName\":\"example.com/gpu\"");
+    make_class(s, "part", PART_DRIVER, "");
+    make_class(s, "nic", NIC_DRIVER, "");
+    make_template(s, "one", "\"deviceClassName\":\"gpu\"");
+    make_template(s, "two", "\"deviceClassName\":\"gpu\",\"count\":2");
+    make_template(s, "half", part_of(s, 2));
+    make_template(s, "quarter", part_of(s, 1));
+    make_template(s, "nic",
+                  "\"deviceClassName\":\"nic\",\"capacity\":{\"requests\":{\"bw\":\"3\"}}");
     bh_loop_advance(s->loop, SECOND_NS);
 }
 
+/* One that pods share, made beside the pod or before. */
+static const char *shared_claim(struct sim *s)
+{
+    if (s->claims_n == 0 || pick(s, 3) == 0)
+        create(s, &bh_resource_v1_resource_claim_kind, "default",
+               bh_str_fmt(s->a,
+                          "{\"metadata\":{\"name\":\"shared-%d\"},\"spec\":{\"devices\":{"
+                          "\"requests\":[{\"name\":\"gpu\",\"exactly\":{\"deviceClassName\":"
+                          "\"gpu\"}}]}}}",
+                          s->claims_n++));
+    return bh_str_fmt(s->a,
+                      ",\"resourceClaims\":[{\"name\":\"d\",\"resourceClaimName\":\"shared-%d\"}]",
+                      s->claims_n - 1)
+        .p;
+}
+
+#define TEMPLATE(name, t) "{\"name\":\"" name "\",\"resourceClaimTemplateName\":\"" t "\"}"
+
 static void make_pod(struct sim *s)
 {
-    int i = s->pods_n++;
-    const char *claims = "";
+    static const char *const asks[] = {"",
+                                       TEMPLATE("d", "one"),
+                                       TEMPLATE("d", "one"),
+                                       TEMPLATE("d", "two"),
+                                       TEMPLATE("d", "half"),
+                                       TEMPLATE("d", "quarter"),
+                                       TEMPLATE("d", "nic"),
+                                       TEMPLATE("d", "one") "," TEMPLATE("e", "nic")};
+    uint64_t kind = pick(s, BH_COUNT(asks) + 2);
+    const char *claims = "", *limits = "";
 
-    switch (pick(s, 5)) {
-    case 0:
-        break;
-    case 1:
-        claims = ",\"resourceClaims\":[{\"name\":\"d\",\"resourceClaimTemplateName\":\"two\"}]";
-        break;
-    case 2: /* one that pods share, made beside it or before */
-        if (s->claims_n == 0 || pick(s, 3) == 0)
-            create(s, &bh_resource_v1_resource_claim_kind, "default",
-                   bh_str_fmt(s->a,
-                              "{\"metadata\":{\"name\":\"shared-%d\"},\"spec\":{\"devices\":{"
-                              "\"requests\":[{\"name\":\"gpu\",\"exactly\":{\"deviceClassName\":"
-                              "\"gpu\"}}]}}}",
-                              s->claims_n++));
-        claims = bh_str_fmt(s->a,
-                            ",\"resourceClaims\":[{\"name\":\"d\",\"resourceClaimName\":"
-                            "\"shared-%d\"}]",
-                            s->claims_n - 1)
-                     .p;
-        break;
-    default:
-        claims = ",\"resourceClaims\":[{\"name\":\"d\",\"resourceClaimTemplateName\":\"one\"}]";
-        break;
-    }
+    if (kind == BH_COUNT(asks))
+        claims = shared_claim(s);
+    else if (kind > BH_COUNT(asks))
+        limits = ",\"limits\":{\"example.com/gpu\":\"1\"}";
+    else if (asks[kind][0])
+        claims = bh_str_fmt(s->a, ",\"resourceClaims\":[%s]", asks[kind]).p;
     create(
         s, &bh_core_v1_pod_kind, "default",
         bh_str_fmt(s->a,
                    "{\"metadata\":{\"name\":\"p-%d\"},\"spec\":{\"terminationGracePeriodSeconds\""
                    ":0,\"containers\":[{\"name\":\"c\",\"image\":\"i\",\"resources\":{"
-                   "\"requests\":{\"cpu\":\"1\"}}}]%s}}",
-                   i, claims));
+                   "\"requests\":{\"cpu\":\"1\"%s}%s}}]%s}}",
+                   s->pods_n++, limits[0] ? ",\"example.com/gpu\":\"1\"" : "", limits, claims));
 }
 
 static struct bh_obj *some_pod(struct sim *s, bool bound)
@@ -365,6 +417,8 @@ static void fenced(void *arg, const struct bh_client_res *res)
     struct sim *s = arg;
     struct bh_err err = {0};
 
+    if (s->down || s->sched)
+        return;
     if (res->err.code != BH_OK) {
         bh_timer_start(&s->restart, 50);
         return;
@@ -388,15 +442,115 @@ static void start_scheduler(void *arg)
                          fenced, s);
 }
 
+static void stop_scheduler(struct sim *s)
+{
+    bh_timer_stop(&s->restart);
+    lossy_crash(&s->sched_net);
+    s->sched = bh_scheduler_free(s->sched);
+    lossy_crash(&s->sched_net);
+}
+
 static void crash(struct sim *s)
 {
     if (!s->sched)
         return;
     s->crashes++;
-    lossy_crash(&s->sched_net);
-    s->sched = bh_scheduler_free(s->sched);
-    lossy_crash(&s->sched_net);
+    stop_scheduler(s);
     bh_timer_start(&s->restart, LOSSY_LATE_MAX_MS + (int64_t)pick(s, 500));
+}
+
+/* ---- lives of the controllers ---- */
+
+static void stop_controllers(struct sim *s)
+{
+    bh_timer_stop(&s->restart_ctl);
+    lossy_crash(&s->ctl_net);
+    s->ctl = bh_controllers_free(s->ctl);
+    lossy_crash(&s->ctl_net);
+}
+
+static void start_controllers(void *arg)
+{
+    struct sim *s = arg;
+    struct bh_controllers_opts co = {
+        .controllers = "resourceclaim-controller,device-taint-eviction-controller,"
+                       "garbage-collector-controller,pod-garbage-collector-controller"};
+    struct bh_err err = {0};
+
+    s->ctl = bh_controllers_new(&s->ctl_net.base, &co, &err);
+    if (!s->ctl)
+        broken(s, "%s", err.msg);
+}
+
+static void crash_controllers(struct sim *s)
+{
+    if (!s->ctl)
+        return;
+    s->ctl_crashes++;
+    stop_controllers(s);
+    bh_timer_start(&s->restart_ctl, LOSSY_LATE_MAX_MS + (int64_t)pick(s, 500));
+}
+
+/* ---- lives of the server ---- */
+
+static bool open_server(struct sim *s)
+{
+    struct bh_apiserver_opts o = {.disable_admission = "ServiceAccount"};
+    struct bh_str masters[] = {BH_S("system:masters"), BH_S("system:authenticated")};
+    struct bh_str none = {NULL, 0};
+    struct bh_err err = {0};
+
+    if (bh_apiserver_new(s->loop, s->store, &o, &s->api, &err) < 0) {
+        broken(s, "%s", err.msg);
+        return false;
+    }
+    s->admin = bh_client_new_inproc(s->loop, s->api, BH_S("admin"), masters, 2, "sim");
+    s->sched_inner = bh_client_new_inproc(s->loop, s->api, BH_S("system:kube-scheduler"),
+                                          masters + 1, 1, "scheduler");
+    s->ctl_inner = bh_client_new_inproc(s->loop, s->api, BH_S("system:kube-controller-manager"),
+                                        masters + 1, 1, "controllers");
+    lossy_init(&s->sched_net, s->sched_inner);
+    lossy_init(&s->ctl_net, s->ctl_inner);
+    s->claims = bh_informer_new(s->admin, &bh_resource_v1_resource_claim_kind, none, none, none,
+                                &claim_ops, s);
+    s->pods = bh_informer_new(s->admin, &bh_core_v1_pod_kind, none, none, none, &pod_ops, s);
+    return true;
+}
+
+/* Nothing of the roles is left, and what they sent has come to its end. */
+static void close_server(struct sim *s)
+{
+    s->pods = bh_informer_free(s->pods);
+    s->claims = bh_informer_free(s->claims);
+    s->admin = bh_client_free(s->admin);
+    s->sched_inner = bh_client_free(s->sched_inner);
+    s->ctl_inner = bh_client_free(s->ctl_inner);
+    s->api = bh_apiserver_free(s->api);
+}
+
+static void bad_network(struct sim *s, bool bad);
+
+static void reopen_server(void *arg)
+{
+    struct sim *s = arg;
+
+    close_server(s);
+    books_done(&s->books); /* what the store lost shows: the claims are read anew */
+    if (!open_server(s))
+        return;
+    s->down = false;
+    bad_network(s, s->storm);
+    start_controllers(s);
+    start_scheduler(s);
+}
+
+static void crash_server(struct sim *s)
+{
+    s->restarts++;
+    s->down = true;
+    stop_scheduler(s);
+    stop_controllers(s);
+    bh_timer_start(&s->restart_api, 5 * LOSSY_LATE_MAX_MS + (int64_t)pick(s, 500));
 }
 
 static void bad_network(struct sim *s, bool bad)
@@ -418,6 +572,10 @@ static void act(void *arg)
 
     if (!s->storm || s->failed)
         return;
+    if (s->down) {
+        bh_timer_start(&s->action, 100);
+        return;
+    }
     switch (pick(s, 16)) {
     case 0:
     case 1:
@@ -446,6 +604,10 @@ static void act(void *arg)
     case 12:
         if (pick(s, 8) == 0)
             crash(s);
+        else if (pick(s, 16) == 0)
+            crash_controllers(s);
+        else if (pick(s, 40) == 0)
+            crash_server(s);
         break;
     case 13:
         if (pick(s, 10) == 0)
@@ -461,88 +623,121 @@ static void act(void *arg)
 
 /* ---- in the end ---- */
 
-static void check_calm(struct sim *s)
+/* What a pod asks of one node; false when that hangs on others (a shared claim). */
+struct need {
+    int gpus, half, quarter, nic;
+};
+
+static bool need_of(const struct bh_core_v1_pod *p, struct need *n)
 {
-    size_t waiting = 0, free_devices = (size_t)NODES * GPUS - s->devices.n;
+    *n = (struct need){.gpus = wants_extended(p)};
+    for (size_t i = 0; i < p->spec.resource_claims.n; i++) {
+        const struct bh_core_v1_pod_resource_claim *r = &p->spec.resource_claims.p[i];
+
+        if (!r->has_resource_claim_template_name)
+            return false;
+        n->gpus += bh_str_eqc(r->resource_claim_template_name, "one");
+        n->gpus += 2 * bh_str_eqc(r->resource_claim_template_name, "two");
+        n->half += bh_str_eqc(r->resource_claim_template_name, "half");
+        n->quarter += bh_str_eqc(r->resource_claim_template_name, "quarter");
+        n->nic += bh_str_eqc(r->resource_claim_template_name, "nic");
+    }
+    return true;
+}
+
+static bool has_room(const struct books_node *b, const struct need *n)
+{
+    if (GPUS - b->gpus < n->gpus || b->bandwidth + 3 * n->nic > BANDWIDTH)
+        return false;
+    /* The units decide: there are as many devices of a size as fit. */
+    return b->units + 2 * n->half + n->quarter <= UNITS;
+}
+
+static void check_waiting(struct sim *s)
+{
     struct bh_obj *o;
-    char first[64] = "";
 
     for (size_t it = 0; (o = bh_informer_next(s->pods, &it));) {
         const struct bh_core_v1_pod *p = bh_obj_struct(o);
-        bool one = !p->spec.resource_claims.n ||
-                   (p->spec.resource_claims.p[0].has_resource_claim_template_name &&
-                    bh_str_eqc(p->spec.resource_claims.p[0].resource_claim_template_name, "one"));
+        struct need n;
 
-        if (p->spec.node_name.n || over(p) || o->deleting || !one)
+        if (p->spec.node_name.n || over(p) || o->deleting || !need_of(p, &n))
             continue;
-        if (p->spec.resource_claims.n && !free_devices)
-            continue;
-        waiting++;
-        (void)snprintf(first, sizeof(first), "%.*s", BH_SF(o->name));
+        for (int i = 0; i < NODES; i++)
+            if (has_room(&s->nodes[i], &n) && pods_on(s, bh_str_fmt(s->a, "n-%d", i)) < NODE_CPU)
+                broken(s, "pod %.*s waits though n-%d has what it asks for", BH_SF(o->name), i);
     }
-    if (waiting && bh_informer_count(s->pods) < NODES * NODE_CPU)
-        broken(s, "%zu pods wait (%s) though %zu devices are free", waiting, first, free_devices);
+}
+
+static bool lives(struct sim *s, struct bh_str ns, struct bh_str pod, struct bh_str uid)
+{
+    struct bh_obj *o = bh_informer_get(s->pods, ns, pod);
+
+    return o && bh_str_eq(o->uid, uid) && !over(bh_obj_struct(o));
+}
+
+/* Whoever holds devices is a pod that is not over. */
+static void check_holders(struct sim *s)
+{
+    struct bh_obj *o;
+
+    for (size_t it = 0; (o = bh_informer_next(s->claims, &it));) {
+        const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
+        /* One that a user made keeps what it was given while no pod ever had it. */
+        bool used = !c->status.allocation || bh_str_starts(o->name, BH_S("shared-"));
+
+        for (size_t i = 0; i < c->status.reserved_for.n; i++)
+            used |=
+                lives(s, o->ns, c->status.reserved_for.p[i].name, c->status.reserved_for.p[i].uid);
+        /* What an attempt that failed left behind goes with the pod that it was made for. */
+        for (size_t i = 0; i < c->metadata.owner_references.n; i++)
+            used |= lives(s, o->ns, c->metadata.owner_references.p[i].name,
+                          c->metadata.owner_references.p[i].uid);
+        if (!used)
+            broken(s, "claim %.*s holds devices for nobody", BH_SF(o->name));
+    }
+}
+
+static void check_calm(struct sim *s)
+{
+    char why[300];
+
+    if (s->down || !books_add_up(&s->books, s->nodes, why, sizeof(why)))
+        broken(s, "%s", s->down ? "the server is down" : why);
+    if (s->failed)
+        return;
+    check_waiting(s);
+    check_holders(s);
 }
 
 static bool open_world(struct sim *s)
 {
-    struct bh_apiserver_opts o = {.disable_admission = "ServiceAccount"};
-    struct bh_controllers_opts co = {
-        .controllers = "resourceclaim-controller,device-taint-eviction-controller"};
-    struct bh_str masters[] = {BH_S("system:masters"), BH_S("system:authenticated")};
-    struct bh_str none = {NULL, 0};
-    struct bh_err err = {0};
-
     s->a = bh_arena_new(0);
     s->loop = bh_loop_new_virtual(s->seed, WALL0);
     s->store = bh_store_new_memory(s->loop);
-    if (bh_apiserver_new(s->loop, s->store, &o, &s->api, &err) < 0) {
-        broken(s, "%s", err.msg);
-        return false;
-    }
-    s->admin = bh_client_new_inproc(s->loop, s->api, BH_S("admin"), masters, 2, "sim");
-    s->sched_inner = bh_client_new_inproc(s->loop, s->api, BH_S("system:kube-scheduler"),
-                                          masters + 1, 1, "scheduler");
-    s->ctl_inner = bh_client_new_inproc(s->loop, s->api, BH_S("system:kube-controller-manager"),
-                                        masters + 1, 1, "controllers");
-    lossy_init(&s->sched_net, s->sched_inner);
-    lossy_init(&s->ctl_net, s->ctl_inner);
     bh_timer_init(&s->action, s->loop, act, s);
     bh_timer_init(&s->restart, s->loop, start_scheduler, s);
-    s->claims = bh_informer_new(s->admin, &bh_resource_v1_resource_claim_kind, none, none, none,
-                                &claim_ops, s);
-    s->pods = bh_informer_new(s->admin, &bh_core_v1_pod_kind, none, none, none, &pod_ops, s);
-    s->ctl = bh_controllers_new(&s->ctl_net.base, &co, &err);
-    if (!s->ctl)
-        broken(s, "%s", err.msg);
+    bh_timer_init(&s->restart_ctl, s->loop, start_controllers, s);
+    bh_timer_init(&s->restart_api, s->loop, reopen_server, s);
+    if (!open_server(s))
+        return false;
+    start_controllers(s);
     return s->ctl != NULL;
 }
 
 static void close_world(struct sim *s)
 {
-    size_t it = 0;
-    void *v;
-
     bh_timer_stop(&s->action);
-    bh_timer_stop(&s->restart);
-    (void)bh_scheduler_free(s->sched);
-    (void)bh_controllers_free(s->ctl);
-    (void)bh_informer_free(s->pods);
-    (void)bh_informer_free(s->claims);
+    bh_timer_stop(&s->restart_api);
+    stop_scheduler(s);
+    stop_controllers(s);
     if (s->api) {
-        lossy_crash(&s->sched_net);
-        lossy_crash(&s->ctl_net);
         bh_loop_advance(s->loop, 5 * SECOND_NS); /* what was on its way comes to its end */
-        (void)bh_client_free(s->admin);
-        (void)bh_client_free(s->sched_inner);
-        (void)bh_client_free(s->ctl_inner);
-        (void)bh_apiserver_free(s->api);
+        close_server(s);
     }
     (void)bh_store_free(s->store);
     (void)bh_loop_free(s->loop);
-    while (bh_map_next(&s->devices, &it, NULL, &v))
-        bh_free(v);
-    bh_map_done(&s->devices);
+    books_done(&s->books);
     (void)bh_arena_free(s->a);
 }
 
@@ -569,9 +764,10 @@ static bool play(uint64_t seed)
         check_calm(&s);
     }
     printf("seed %" PRIu64 ": %s%s (%d pods made, %" PRIu64 " bound, %" PRIu64
-           " schedulers died, %" PRIu64 " events)\n",
+           " schedulers, %" PRIu64 " controllers and %" PRIu64 " servers died, %" PRIu64
+           " events)\n",
            seed, s.failed ? "BROKEN: " : "holds", s.failed ? s.why : "", s.pods_n, s.binds,
-           s.crashes, s.events);
+           s.crashes, s.ctl_crashes, s.restarts, s.events);
     fflush(stdout);
     close_world(&s);
     return !s.failed;
