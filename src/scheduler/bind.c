@@ -582,6 +582,15 @@ static void bind_go(struct sbind *b)
             await_sibling(b, k);
             return;
         }
+        /* Written already, seen and given back by somebody before the answer came: the devices may
+         * be another's by now. */
+        if (k->alloc && !k->stored && !bh_dra_is_reserved(b->s->model, k->uid)) {
+            fail_f(b,
+                   "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deallocated "
+                   "elsewhere in the meantime",
+                   BH_SF(k->ns), BH_SF(k->name));
+            return;
+        }
         if (!k->alloc && !c->status.allocation) {
             fail_f(b,
                    "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deallocated "
