@@ -460,8 +460,30 @@ static void begin_wait(struct sbind *b)
              "waiting for binding conditions for device on node %.*s", BH_SF(b->node));
 }
 
+/* Whether the pod still names the claims that were prepared for it: a controller that lost an
+ * answer may have made another one. */
+static bool names_its_claims(const struct sbind *b)
+{
+    const struct spod *pod = b->pod;
+
+    for (size_t i = 0; pod && i < b->watched_n; i++) {
+        bool named = b->ext && bh_str_eq(b->ext->name, b->watched_names[i]);
+        struct bh_str name;
+
+        for (size_t k = 0; !named && k < pod->p->spec.resource_claims.n; k++)
+            named = sched_claim_named(pod, k, &name) && bh_str_eq(name, b->watched_names[i]);
+        if (!named)
+            return false;
+    }
+    return true;
+}
+
 static void go_wait(struct sbind *b)
 {
+    if (!names_its_claims(b)) {
+        fail_f(b, "running PreBind plugin \"DynamicResources\": the pod uses another claim by now");
+        return;
+    }
     b->step = STEP_WAIT;
     if (devices_bound(b)) {
         bh_list_del(&b->wait);

@@ -5,7 +5,8 @@
  *
  * What must hold at every revision: no device, counter or capacity is given away twice, no node is
  * overcommitted, a pod that has a node has its devices. And in the end, when all is well again, no
- * pod waits for what is free, and nothing is held by a pod that is gone.
+ * pod waits for what is free, no gang is bound by half while there is room for the rest, and
+ * nothing is held by a pod that is gone.
  *
  *     control_plane_sim [--seed N] [--fixed N] [--random N]      20 fixed and 5 random seeds by
  * default
@@ -22,6 +23,7 @@
 #include "api/gen/core_v1.h"
 #include "api/gen/resource_v1.h"
 #include "api/gen/resource_v1beta2.h"
+#include "api/gen/scheduling_v1alpha2.h"
 #include "apiserver/apiserver.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -40,6 +42,7 @@
 #define SECOND_NS ((int64_t)1000000000)
 #define WALL0     ((int64_t)1790000000 * SECOND_NS)
 #define PODS_MAX  200
+#define GANGS_MAX 64
 
 /* Stands in for the C library's: the key of the hash maps comes from here, and with it the order in
  * which they are walked. A seed then plays the same run in every process. */
@@ -67,6 +70,7 @@ struct sim {
     struct bh_timer action, restart, restart_ctl, restart_api;
     bool storm, failed, down; /* down: the server is dead, or dying */
     int pods_n, claims_n, rules_n, fences_n;
+    int gangs_n, gangs_whole, gang_min[GANGS_MAX];
     uint64_t events, crashes, ctl_crashes, restarts, binds;
     struct books books;
     struct books_node nodes[NODES];
@@ -361,6 +365,32 @@ static void make_pod(struct sim *s)
                    s->pods_n++, limits[0] ? ",\"example.com/gpu\":\"1\"" : "", limits, claims));
 }
 
+/* As many pods as the group wants: together, or not at all. */
+static void make_gang(struct sim *s)
+{
+    int g = s->gangs_n, want = 2 + (int)pick(s, 4);
+    const char *claims = pick(s, 3) ? ",\"resourceClaims\":[{\"name\":\"d\","
+                                      "\"resourceClaimTemplateName\":\"one\"}]"
+                                    : "";
+
+    if (g == GANGS_MAX)
+        return;
+    s->gang_min[s->gangs_n++] = want;
+    create(s, &bh_scheduling_v1alpha2_pod_group_kind, "default",
+           bh_str_fmt(s->a,
+                      "{\"metadata\":{\"name\":\"g-%d\"},\"spec\":{\"schedulingPolicy\":{\"gang\":{"
+                      "\"minCount\":%d}}}}",
+                      g, want));
+    for (int i = 0; i < want; i++)
+        create(s, &bh_core_v1_pod_kind, "default",
+               bh_str_fmt(s->a,
+                          "{\"metadata\":{\"name\":\"g-%d-%d\"},\"spec\":{"
+                          "\"terminationGracePeriodSeconds\":0,\"schedulingGroup\":{"
+                          "\"podGroupName\":\"g-%d\"},\"containers\":[{\"name\":\"c\",\"image\":"
+                          "\"i\",\"resources\":{\"requests\":{\"cpu\":\"1\"}}}]%s}}",
+                          g, i, g, claims));
+}
+
 static struct bh_obj *some_pod(struct sim *s, bool bound)
 {
     struct bh_obj *o, *found = NULL;
@@ -610,6 +640,8 @@ static void act(void *arg)
             crash_server(s);
         break;
     case 13:
+        if (pick(s, 3) == 0 && bh_informer_count(s->pods) < PODS_MAX)
+            make_gang(s);
         if (pick(s, 10) == 0)
             bh_store_memory_fail(s->store, 1 + (int)pick(s, 3));
         break;
@@ -661,11 +693,49 @@ static void check_waiting(struct sim *s)
         const struct bh_core_v1_pod *p = bh_obj_struct(o);
         struct need n;
 
-        if (p->spec.node_name.n || over(p) || o->deleting || !need_of(p, &n))
+        if (p->spec.node_name.n || over(p) || o->deleting || p->spec.scheduling_group ||
+            !need_of(p, &n))
             continue;
         for (int i = 0; i < NODES; i++)
             if (has_room(&s->nodes[i], &n) && pods_on(s, bh_str_fmt(s->a, "n-%d", i)) < NODE_CPU)
                 broken(s, "pod %.*s waits though n-%d has what it asks for", BH_SF(o->name), i);
+    }
+}
+
+/* Pods with one GPU each that would find a place now. */
+static int room_for_gang(struct sim *s)
+{
+    int sum = 0;
+
+    for (int i = 0; i < NODES; i++) {
+        int cpu = NODE_CPU - pods_on(s, bh_str_fmt(s->a, "n-%d", i));
+        int gpus = GPUS - s->nodes[i].gpus;
+
+        sum += cpu < gpus ? cpu : gpus;
+    }
+    return sum;
+}
+
+static void check_gangs(struct sim *s)
+{
+    for (int g = 0; g < s->gangs_n; g++) {
+        struct bh_str name = bh_str_fmt(s->a, "g-%d", g);
+        int bound = 0, waiting = 0;
+        struct bh_obj *o;
+
+        for (size_t it = 0; (o = bh_informer_next(s->pods, &it));) {
+            const struct bh_core_v1_pod *p = bh_obj_struct(o);
+
+            if (!p->spec.scheduling_group || over(p) || o->deleting ||
+                !bh_str_eq(p->spec.scheduling_group->pod_group_name, name))
+                continue;
+            bound += p->spec.node_name.n > 0;
+            waiting += !p->spec.node_name.n;
+        }
+        s->gangs_whole += bound >= s->gang_min[g];
+        if (waiting && bound + waiting >= s->gang_min[g] && room_for_gang(s) >= waiting)
+            broken(s, "gang %d: %d pods are bound, %d wait though there is room", g, bound,
+                   waiting);
     }
 }
 
@@ -707,6 +777,7 @@ static void check_calm(struct sim *s)
     if (s->failed)
         return;
     check_waiting(s);
+    check_gangs(s);
     check_holders(s);
 }
 
@@ -763,11 +834,11 @@ static bool play(uint64_t seed)
             bh_loop_advance(s.loop, SECOND_NS);
         check_calm(&s);
     }
-    printf("seed %" PRIu64 ": %s%s (%d pods made, %" PRIu64 " bound, %" PRIu64
+    printf("seed %" PRIu64 ": %s%s (%d pods made, %" PRIu64 " bound, %d of %d gangs whole, %" PRIu64
            " schedulers, %" PRIu64 " controllers and %" PRIu64 " servers died, %" PRIu64
            " events)\n",
            seed, s.failed ? "BROKEN: " : "holds", s.failed ? s.why : "", s.pods_n, s.binds,
-           s.crashes, s.ctl_crashes, s.restarts, s.events);
+           s.gangs_whole, s.gangs_n, s.crashes, s.ctl_crashes, s.restarts, s.events);
     fflush(stdout);
     close_world(&s);
     return !s.failed;
