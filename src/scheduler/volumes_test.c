@@ -247,3 +247,43 @@ BH_TEST(a_node_takes_so_many_volumes_of_a_driver)
     BH_STREQ(world_node_of(&w, "q"), "oak");
     world_done(&w);
 }
+
+BH_TEST(a_driver_tells_where_it_has_room)
+{
+    struct world w;
+    const struct bh_core_v1_persistent_volume_claim *c;
+    const struct bh_str *at;
+
+    world_init(&w);
+    node(&w, "oak");
+    node(&w, "elm");
+    class(&w, "disks.example.com");
+    BH_EQ(world_create(&w, &bh_storage_v1_csi_driver_kind, "",
+                       "{\"metadata\":{\"name\":\"disks.example.com\"},\"spec\":{"
+                       "\"storageCapacity\":true}}"),
+          201);
+    claim(&w, "data", "ReadWriteOnce", "");
+    world_start(&w);
+    pod(&w, "p", "data", "");
+    world_run(&w, 500);
+    BH_CHECK(bh_str_starts(
+        world_message(&w, "p"),
+        BH_S("0/2 nodes are available: 2 node(s) did not have enough free storage.")));
+    BH_EQ(world_create(&w, &bh_storage_v1_csi_storage_capacity_kind, "default",
+                       "{\"metadata\":{\"name\":\"small\"},\"storageClassName\":\"late\","
+                       "\"capacity\":\"1Mi\",\"nodeTopology\":{}}"),
+          201);
+    world_run(&w, 3000);
+    BH_CHECK(
+        bh_str_starts(world_message(&w, "p"), BH_S("0/2 nodes are available: 2 node(s) did not")));
+    BH_EQ(world_create(&w, &bh_storage_v1_csi_storage_capacity_kind, "default",
+                       "{\"metadata\":{\"name\":\"large\"},\"storageClassName\":\"late\","
+                       "\"capacity\":\"1Gi\",\"nodeTopology\":{\"matchLabels\":{"
+                       "\"kubernetes.io/hostname\":\"elm\"}}}"),
+          201);
+    world_run(&w, 12000);
+    c = world_get(&w, PVC, "default", "data");
+    at = c ? bh_str_map_get(&c->metadata.annotations, BH_S(BH_VOL_SELECTED_NODE)) : NULL;
+    BH_CHECK(at && bh_str_eqc(*at, "elm"));
+    world_done(&w);
+}
