@@ -351,13 +351,15 @@ struct bh_str bh_fake_api_get(const struct bh_fake_api *f, const char *path)
 
 struct bh_str bh_fake_api_first(const struct bh_fake_api *f, const char *collection)
 {
-    struct bh_str path;
+    struct bh_str path, first = {NULL, 0}, ret = {NULL, 0};
     void *v;
 
     for (size_t it = 0; bh_map_next(&f->objs, &it, &path, &v);)
-        if (below(path, bh_s(collection)))
-            return *(struct bh_str *)v;
-    return (struct bh_str){NULL, 0};
+        if (below(path, bh_s(collection)) && (!first.p || bh_str_cmp(path, first) < 0)) {
+            first = path;
+            ret = *(struct bh_str *)v;
+        }
+    return ret;
 }
 
 size_t bh_fake_api_count(const struct bh_fake_api *f, const char *collection)

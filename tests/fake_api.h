@@ -17,7 +17,7 @@ void bh_fake_api_kubeconfig(const struct bh_fake_api *f, const char *path);
  * missing. */
 void bh_fake_api_put(struct bh_fake_api *f, const char *path, const char *json);
 void bh_fake_api_del(struct bh_fake_api *f, const char *path);
-/* JSON of an object, empty when there is none; of the first object below a collection with
+/* JSON of an object, empty when there is none; of the first object by name below a collection with
  * bh_fake_api_first(). */
 struct bh_str bh_fake_api_get(const struct bh_fake_api *f, const char *path);
 struct bh_str bh_fake_api_first(const struct bh_fake_api *f, const char *collection);

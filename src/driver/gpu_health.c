@@ -30,7 +30,7 @@ void bh_health_done(struct bh_health *h)
 }
 
 static void entry_add(struct bh_health *h, struct bh_str device, int xid, struct bh_time since,
-                      struct bh_time cleared)
+                      struct bh_time cleared, int effect)
 {
     if (h->n == BH_HEALTH_ENTRIES_MAX)
         return;
@@ -38,7 +38,7 @@ static void entry_add(struct bh_health *h, struct bh_str device, int xid, struct
         h->cap = h->cap ? h->cap * 2 : 16;
         h->entries = bh_realloc(h->entries, h->cap * sizeof(*h->entries));
     }
-    h->entries[h->n++] = (struct bh_health_entry){bh_strdup_c(device), xid, since, cleared};
+    h->entries[h->n++] = (struct bh_health_entry){bh_strdup_c(device), xid, since, cleared, effect};
 }
 
 static void onset_del(struct bh_health *h, size_t i)
@@ -104,7 +104,7 @@ bool bh_health_update(struct bh_health *h, const struct bh_faults *f, struct bh_
         if (e)
             e->cleared = (struct bh_time){0, 0};
         else
-            entry_add(h, f->p[i].device, f->p[i].xid, f->p[i].time, (struct bh_time){0, 0});
+            entry_add(h, f->p[i].device, f->p[i].xid, f->p[i].time, (struct bh_time){0, 0}, -1);
         onset_add(h, f->p[i].device, now);
         changed = true;
     }
@@ -136,10 +136,30 @@ static struct bh_time entry_until(const struct bh_health *h, const struct bh_hea
     return bh_time_add_ns(e->cleared, *ret_flapping ? p->flap_healthy_for_ns : hold);
 }
 
+static bool effects_settle(struct bh_health *h, const struct bh_health_policy *p,
+                           struct bh_time now)
+{
+    bool changed = false;
+    int64_t hold;
+
+    for (size_t i = 0; i < h->n; i++) {
+        struct bh_health_entry *e = &h->entries[i];
+        int effect = (int)bh_health_policy_effect(p, e->xid, &hold);
+
+        if (effect == e->effect)
+            continue;
+        if (e->effect >= 0)
+            e->since = now;
+        e->effect = effect;
+        changed = true;
+    }
+    return changed;
+}
+
 bool bh_health_expire(struct bh_health *h, const struct bh_health_policy *p, struct bh_time now)
 {
     size_t keep = 0, before = h->n, old = h->onsets_n;
-    bool flapping;
+    bool flapping, changed = effects_settle(h, p, now);
 
     for (size_t i = 0; i < h->n; i++) {
         struct bh_health_entry e = h->entries[i];
@@ -155,7 +175,7 @@ bool bh_health_expire(struct bh_health *h, const struct bh_health_policy *p, str
         if (bh_time_diff_ns(now, h->onsets[i - 1].at) > p->flap_within_ns &&
             bh_health_judge(h, p, bh_s(h->onsets[i - 1].device)).xid == 0)
             onset_del(h, i - 1);
-    return h->n != before || h->onsets_n != old;
+    return changed || h->n != before || h->onsets_n != old;
 }
 
 int64_t bh_health_wait_ns(const struct bh_health *h, const struct bh_health_policy *p,
@@ -231,6 +251,9 @@ int bh_health_store(const struct bh_health *h, const char *data_dir, struct bh_e
         time_write(&b, "since", h->entries[i].since);
         if (!bh_time_is_zero(h->entries[i].cleared))
             time_write(&b, "cleared", h->entries[i].cleared);
+        if (h->entries[i].effect >= 0)
+            bh_buf_addf(&b, ",\"effect\":\"%s\"",
+                        bh_health_effect_name((enum bh_health_effect)h->entries[i].effect));
         bh_buf_addc(&b, '}');
     }
     bh_buf_addz(&b, "],\"onsets\":[");
@@ -254,14 +277,18 @@ static bool time_get(const struct bh_jv *v, const char *key, bool needed, struct
 
 static bool entry_decode(struct bh_health *h, const struct bh_jv *v)
 {
-    struct bh_str device = bh_jv_get_str(v, "device");
+    struct bh_str device = bh_jv_get_str(v, "device"), effect = bh_jv_get_str(v, "effect");
     struct bh_time since, cleared;
     int64_t xid;
+    int was = -1;
 
     if (device.n == 0 || !bh_jv_get_i64(v, "xid", &xid) || xid < BH_XID_MIN || xid > BH_XID_MAX ||
         !time_get(v, "since", true, &since) || !time_get(v, "cleared", false, &cleared))
         return false;
-    entry_add(h, device, (int)xid, since, cleared);
+    for (int i = 0; i <= BH_HEALTH_NO_EXECUTE; i++)
+        if (bh_str_eqc(effect, bh_health_effect_name((enum bh_health_effect)i)))
+            was = i;
+    entry_add(h, device, (int)xid, since, cleared, was);
     return true;
 }
 

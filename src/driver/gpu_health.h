@@ -17,8 +17,9 @@
 struct bh_health_entry {
     char *device;
     int xid;
-    struct bh_time since;   /* of the fault: what the taint says */
+    struct bh_time since;   /* of the fault, or of its effect when the policy changed it later */
     struct bh_time cleared; /* zero: the fault is there */
+    int effect;             /* that since belongs to; -1: not judged yet */
 };
 
 struct bh_health_onset { /* a fault began */
@@ -41,8 +42,9 @@ BH_MUST int bh_health_store(const struct bh_health *h, const char *data_dir, str
 /* The faults that are there now. Returns whether anything changed. A fault that comes back while
  * its device is watched keeps its time: the taint never went. */
 bool bh_health_update(struct bh_health *h, const struct bh_faults *f, struct bh_time now);
-/* Forgets what has been watched long enough, and onsets too old to matter. Returns whether anything
- * went. */
+/* Forgets what has been watched long enough, and onsets too old to matter. What has another effect
+ * than before has it since now, so that tolerations in seconds begin anew. Returns whether anything
+ * changed. */
 bool bh_health_expire(struct bh_health *h, const struct bh_health_policy *p, struct bh_time now);
 /* Nanoseconds until something expires; INT64_MAX: nothing will. */
 int64_t bh_health_wait_ns(const struct bh_health *h, const struct bh_health_policy *p,

@@ -127,6 +127,7 @@ BH_TEST(health_needs_time)
     BH_EQ(JUDGE(h, p).xid, 79); /* it went, and yet */
     BH_EQ(JUDGE(h, p).until.sec, at(310).sec);
     BH_EQ(bh_health_wait_ns(&h, &p, at(10)), (int64_t)300 * 1000000000);
+    BH_CHECK(bh_health_expire(&h, &p, at(11))); /* learns what effect it has */
     BH_CHECK(!bh_health_expire(&h, &p, at(309)));
     BH_CHECK(bh_health_expire(&h, &p, at(310)));
     BH_EQ(JUDGE(h, p).xid, 94);
@@ -156,6 +157,23 @@ BH_TEST(health_returns_while_watched)
     p = policy(a, "healthyFor: 10s");
     BH_CHECK(bh_health_expire(&h, &p, at(50)));
     BH_EQ(JUDGE(h, p).xid, 0);
+    bh_health_done(&h);
+}
+
+BH_TEST(health_of_a_policy_that_changes)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_health_policy p = policy(a, "rules: [{xids: [79], effect: NoSchedule}]");
+    struct bh_health h = {0};
+
+    (void)faults(&h, 0, 79, 0);
+    (void)bh_health_expire(&h, &p, at(1));
+    BH_EQ(JUDGE(h, p).since.sec, at(0).sec);
+    p = policy(a, "healthyFor: 1m"); /* NoExecute, by the table: who tolerates it for a while may */
+    BH_CHECK(bh_health_expire(&h, &p, at(5000)));
+    BH_EQ(JUDGE(h, p).effect, BH_HEALTH_NO_EXECUTE);
+    BH_EQ(JUDGE(h, p).since.sec, at(5000).sec);
+    BH_CHECK(!bh_health_expire(&h, &p, at(6000)));
     bh_health_done(&h);
 }
 
@@ -201,8 +219,10 @@ BH_TEST(health_outlives_a_restart)
     BH_EQ(again.n, 0);
     (void)faults(&h, 0, 94, 79);
     (void)faults(&h, 10, 94, 0);
+    (void)bh_health_expire(&h, &p, at(11));
     BH_EQ(bh_health_store(&h, dir, &e), 0);
     BH_EQ(bh_health_load(&again, dir, &e), 0);
+    BH_CHECK(!bh_health_expire(&again, &p, at(12)));
     BH_EQ(again.n, 2);
     BH_EQ(again.onsets_n, 2);
     BH_EQ(JUDGE(again, p).xid, 79);
