@@ -195,11 +195,27 @@ static struct bh_jv reason_json(const struct run *r, const struct bh_dra_why_req
     return o;
 }
 
+static size_t changes(const struct run *r, struct cli_explain *e, struct cli_change **ret)
+{
+    struct bh_str *node = bh_new(r->f.a, struct bh_str);
+    struct cli_group *g;
+    size_t n;
+
+    *node = bh_s(r->o->node);
+    *e = (struct cli_explain){
+        .a = r->f.a, .m = r->m, .claims = r->claims, .n = r->n, .nodes = node, .nodes_n = 1};
+    n = cli_explain_groups(e, &g);
+    return cli_explain_changes(e, g, n, ret);
+}
+
 static void say_refused_json(const struct run *r, const struct bh_dra_reasons *why,
                              struct bh_str text)
 {
     struct bh_arena *a = r->f.a;
     struct bh_jv o = BH_JV_OBJ, reasons = BH_JV_ARR;
+    struct cli_explain e;
+    struct cli_change *c;
+    size_t changes_n;
     BH_AUTO_BUF b = {0};
 
     bh_jv_setc(a, &o, "allocatable", bh_jv_bool(false));
@@ -209,28 +225,19 @@ static void say_refused_json(const struct run *r, const struct bh_dra_reasons *w
             if (why->requests[i].count[y])
                 bh_jv_append(a, &reasons, reason_json(r, &why->requests[i], (enum bh_dra_why)y));
     bh_jv_setc(a, &o, "reasons", reasons);
+    changes_n = changes(r, &e, &c);
+    bh_jv_setc(a, &o, "changes", cli_changes_json(&e, c, changes_n));
     bh_jv_write(&b, &o, 0);
     bh_buf_addc(&b, '\n');
     print(&b);
 }
 
-static void say_changes(const struct run *r, struct bh_buf *b)
-{
-    struct bh_str node = bh_s(r->o->node);
-    const struct cli_explain e = {
-        .a = r->f.a, .m = r->m, .claims = r->claims, .n = r->n, .nodes = &node, .nodes_n = 1};
-    struct cli_group *g;
-    struct cli_change *c;
-    size_t n = cli_explain_groups(&e, &g);
-
-    n = cli_explain_changes(&e, g, n, &c);
-    cli_changes_print(c, n, b);
-}
-
 static void say_refused_text(const struct run *r, struct bh_str text)
 {
     struct bh_dra_verdict *v;
-    size_t n = bh_dra_explain_devices(r->ask, bh_s(r->o->node), r->f.a, &v);
+    size_t n = bh_dra_explain_devices(r->ask, bh_s(r->o->node), r->f.a, &v), changes_n;
+    struct cli_explain e;
+    struct cli_change *c;
     BH_AUTO_BUF b = {0};
 
     bh_buf_addf(&b, "%.*s\n", BH_SF(text));
@@ -244,7 +251,8 @@ static void say_refused_text(const struct run *r, struct bh_str text)
             bh_buf_addf(&b, ": %.*s", BH_SF(v[i].device.detail));
         bh_buf_addc(&b, '\n');
     }
-    say_changes(r, &b);
+    changes_n = changes(r, &e, &c);
+    cli_changes_print(c, changes_n, &b);
     print(&b);
 }
 

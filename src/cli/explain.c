@@ -12,6 +12,7 @@
 #include "data/json.h"
 
 #define GROUPS_TOLD_MAX 20
+#define STEPS_ALL       10000000u /* of the allocator */
 
 static const struct {
     const char *one;        /* behind the device's name */
@@ -65,11 +66,19 @@ static int rank(enum bh_dra_why why)
 
 /* ---- the ask ---- */
 
+/* Work for one node: all of them together are to take seconds at most, whatever is asked. */
+static uint64_t steps_max(const struct cli_explain *e)
+{
+    uint64_t each = STEPS_ALL / (e->nodes_n ? e->nodes_n : 1);
+
+    return each > BH_DRA_STEPS_DEFAULT ? BH_DRA_STEPS_DEFAULT : each < 1000 ? 1000 : each;
+}
+
 bool cli_explain_fits(const struct cli_explain *e, struct bh_str *ret_node,
                       struct bh_str *ret_error)
 {
     struct bh_dra_ask *q = bh_dra_ask_new(e->m, e->claims, e->n, e->a);
-    const struct bh_dra_opts opts = {.scoring = BH_DRA_FIRST_FIT};
+    const struct bh_dra_opts opts = {.scoring = BH_DRA_FIRST_FIT, .steps_max = steps_max(e)};
     struct bh_dra_result res;
     struct bh_err err = {0};
 
@@ -232,7 +241,7 @@ static struct bh_str signature(const struct cli_explain *e, const struct cli_gro
 static void node_explain(const struct cli_explain *e, struct bh_dra_ask *q, struct bh_str node,
                          struct cli_group *g)
 {
-    const struct bh_dra_opts opts = {.scoring = BH_DRA_FIRST_FIT};
+    const struct bh_dra_opts opts = {.scoring = BH_DRA_FIRST_FIT, .steps_max = steps_max(e)};
     struct bh_dra_verdict *v;
     struct bh_dra_result res;
     struct bh_err err = {0};

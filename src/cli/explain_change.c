@@ -13,6 +13,8 @@
 
 #define NODES_TRIED_MAX 32   /* one of each sort of node */
 #define TRIES_MAX       4000 /* calls of the allocator */
+#define STEPS_ONE       50000u
+#define STEPS_ALL       3000000u /* of all calls: below a second */
 #define CANDS_MAX       2000
 #define TOLD_MAX        4
 #define ITEMS_MAX       64 /* of a change that consists of several */
@@ -47,7 +49,17 @@ struct changer {
     struct cand *cands;
     size_t n, cap;
     size_t tries;
+    uint64_t steps_end; /* of the model's count */
 };
+
+/* Whether there is work left to be spent. */
+static bool may_try(const struct changer *ch)
+{
+    struct bh_dra_stats st;
+
+    bh_dra_stats(ch->e->m, &st);
+    return ch->tries < TRIES_MAX && st.steps < ch->steps_end;
+}
 
 /* ---- changed claims ---- */
 
@@ -139,7 +151,8 @@ static bool try_changes(struct changer *ch, const struct cand *const *x, size_t 
     const struct bh_resource_v1_resource_claim **at =
         bh_new_n(e->a, const struct bh_resource_v1_resource_claim *, e->n);
     struct bh_str released[ITEMS_MAX];
-    struct bh_dra_opts opts = {.scoring = BH_DRA_FIRST_FIT, .released = released};
+    struct bh_dra_opts opts = {
+        .scoring = BH_DRA_FIRST_FIT, .released = released, .steps_max = STEPS_ONE};
     BH_AUTO_ARENA scratch = bh_arena_new(0); /* of the results */
     struct bh_dra_result res;
     struct bh_dra_ask *q;
@@ -155,7 +168,7 @@ static bool try_changes(struct changer *ch, const struct cand *const *x, size_t 
             released[opts.released_n++] = x[i]->uid;
     }
     q = bh_dra_ask_new(e->m, at, e->n, e->a);
-    for (size_t i = 0; i < nodes_n && ch->tries < TRIES_MAX; i++) {
+    for (size_t i = 0; i < nodes_n && may_try(ch); i++) {
         ch->tries++;
         if (bh_dra_allocate(q, nodes[i], &opts, scratch, &res, &err) == BH_DRA_OK) {
             *ret_node = nodes[i];
@@ -389,7 +402,7 @@ struct several {
 /* All tolerations and releases of one node; then without each that is not needed. */
 static bool minimise(struct changer *ch, struct bh_str node, struct several *ret)
 {
-    struct changer one = {.e = ch->e, .tries = ch->tries};
+    struct changer one = {.e = ch->e, .tries = ch->tries, .steps_end = ch->steps_end};
     struct bh_dra_ask *q = bh_dra_ask_new(ch->e->m, ch->e->claims, ch->e->n, ch->e->a);
     struct bh_str at;
     bool fits;
@@ -421,7 +434,7 @@ static size_t change_several(struct changer *ch, struct cli_change *ret)
     struct bh_str node = {NULL, 0};
     BH_AUTO_BUF b = {0};
 
-    for (size_t i = 0; i < ch->nodes_n && ch->tries < TRIES_MAX; i++)
+    for (size_t i = 0; i < ch->nodes_n && may_try(ch); i++)
         if (minimise(ch, ch->nodes[i], &s) && (best.n == 0 || s.n < best.n)) {
             best = s;
             node = ch->nodes[i];
@@ -444,8 +457,11 @@ size_t cli_explain_changes(const struct cli_explain *e, const struct cli_group *
     struct changer ch = {.e = e};
     struct bh_dra_ask *q = bh_dra_ask_new(e->m, e->claims, e->n, e->a);
     bool told[KINDS] = {false};
+    struct bh_dra_stats st;
     size_t told_n = 0;
 
+    bh_dra_stats(e->m, &st);
+    ch.steps_end = st.steps + STEPS_ALL;
     *ret = bh_new_n(e->a, struct cli_change, TOLD_MAX);
     ch.nodes = bh_new_n(e->a, struct bh_str, NODES_TRIED_MAX);
     for (size_t i = 0; i < n && ch.nodes_n < NODES_TRIED_MAX; i++)
@@ -456,7 +472,7 @@ size_t cli_explain_changes(const struct cli_explain *e, const struct cli_group *
         from_claims(&ch, &g[0]);
     if (ch.n > 1)
         qsort(ch.cands, ch.n, sizeof(*ch.cands), by_cost);
-    for (size_t i = 0; i < ch.n && told_n < TOLD_MAX && ch.tries < TRIES_MAX; i++) {
+    for (size_t i = 0; i < ch.n && told_n < TOLD_MAX && may_try(&ch); i++) {
         const struct cand *x = &ch.cands[i];
         bool one = x->node.n > 0;
         struct bh_str node;
