@@ -6,6 +6,7 @@
 
 #include "api/engine.h"
 #include "cel/device_env.h"
+#include "data/json.h"
 
 /* ---- selectors ---- */
 
@@ -453,6 +454,14 @@ without_config(const struct bh_resource_v1_resource_claim *c)
     return spec;
 }
 
+static struct bh_str topology(const struct bh_resource_v1_resource_claim *c)
+{
+    const struct bh_str *text =
+        bh_str_map_get(&c->metadata.annotations, BH_S(BH_DRA_TOPOLOGY_ANNOTATION));
+
+    return text ? *text : (struct bh_str){NULL, 0};
+}
+
 static struct dra_demand *demand_get(struct bh_dra_model *m,
                                      const struct bh_resource_v1_resource_claim *const *claims,
                                      size_t n)
@@ -465,6 +474,7 @@ static struct dra_demand *demand_get(struct bh_dra_model *m,
         struct bh_resource_v1_device_claim spec = without_config(claims[i]);
 
         bh_msg_encode_json(&bh_resource_v1_device_claim_type, &spec, &m->keybuf);
+        bh_json_write_str(&m->keybuf, topology(claims[i])); /* so that it ends where it seems to */
         bh_buf_addc(&m->keybuf, '\n');
     }
     d = bh_map_get(&m->demands, bh_buf_str(&m->keybuf));
@@ -491,6 +501,7 @@ static struct dra_demand *demand_get(struct bh_dra_model *m,
         r.claim = i;
         read_claim(&r, &d->claims[i],
                    bh_msg_dup(&bh_resource_v1_device_claim_type, &spec, d->arena));
+        dra_topo_read(topology(claims[i]), d->claims[i].topo);
     }
     d->seen_seq = m->seq;
     d->seen_epoch = m->epoch - 1; /* it knows nothing yet */

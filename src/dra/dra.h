@@ -171,6 +171,12 @@ enum bh_dra_scoring {
     BH_DRA_SPREAD, /* near each other, but away from what is in use */
 };
 
+/* What scoring prefers for the devices of one claim, most important first: "nvlink", "pcie" and
+ * "numa" want them to share that, "-nvlink", "-pcie" and "-numa" want them apart. On a
+ * ResourceClaim, or in the metadata that a ResourceClaimTemplate gives to its claims. Soft: it
+ * never makes a claim fail. */
+#define BH_DRA_TOPOLOGY_ANNOTATION "bulkhead.dev/device-topology"
+
 #define BH_DRA_STEPS_DEFAULT 200000u /* search steps of one call: some 20 ms */
 
 struct bh_dra_opts {

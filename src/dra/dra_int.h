@@ -261,6 +261,7 @@ struct dra_dclaim {
     size_t n;
     struct dra_con *cons;
     size_t cons_n;
+    int topo[DRA_TOPO_N]; /* how much scoring wants its devices to share each; below 0: apart */
 };
 
 struct dra_success {
@@ -418,6 +419,8 @@ int dra_sub_match(struct bh_dra_ask *q, size_t claim, const struct dra_sub *s, s
 
 /* score.c */
 void dra_dev_locate(struct dra_dev *d); /* fills in topo */
+/* Reads BH_DRA_TOPOLOGY_ANNOTATION; text without p: there is none. */
+void dra_topo_read(struct bh_str text, int weight[DRA_TOPO_N]);
 
 /* capacity.c */
 /* What a request takes of capacity c: false when the policy or the request forbids it. */

@@ -20,9 +20,9 @@
 #define SET_CANDS_MAX 64u /* candidates among which a close set is looked for */
 #define SEEDS_MAX     16u /* first devices that are tried for it */
 
+/* Of NVLink domain, PCIe root and NUMA node, where a claim says nothing else. */
 static const int topo_weight[DRA_TOPO_N] = {4, 2, 1};
-#define CLOSE_MAX 7
-#define INNER     32 /* closeness inside a set against closeness to what is left */
+#define INNER 32 /* closeness inside a set against closeness to what is left */
 
 /* ---- where a device sits ---- */
 
@@ -54,14 +54,42 @@ void dra_dev_locate(struct dra_dev *d)
     }
 }
 
-static int closeness(const struct dra_dev *a, const struct dra_dev *b)
+static int closeness(const int *weight, const struct dra_dev *a, const struct dra_dev *b)
 {
     int sum = 0;
 
     for (size_t i = 0; i < DRA_TOPO_N; i++)
         if (a->topo[i] && a->topo[i] == b->topo[i])
-            sum += topo_weight[i];
+            sum += weight[i];
     return sum;
+}
+
+/* ---- what a claim prefers ---- */
+
+/* "pcie,-numa": behind one PCIe root if possible, and, which is less important, on different NUMA
+ * nodes. Words that are not known are passed over: a preference never makes a claim fail. */
+void dra_topo_read(struct bh_str text, int weight[DRA_TOPO_N])
+{
+    static const char *const words[DRA_TOPO_N] = {"nvlink", "pcie", "numa"};
+    int next = topo_weight[0];
+
+    if (!text.p) {
+        memcpy(weight, topo_weight, sizeof(topo_weight));
+        return;
+    }
+    memset(weight, 0, DRA_TOPO_N * sizeof(*weight));
+    while (text.n && next) {
+        struct bh_str w = bh_str_trim(bh_str_cut(&text, ','));
+        bool apart = w.n && w.p[0] == '-';
+
+        w = bh_str_sub(w, apart ? 1 : 0, w.n);
+        for (size_t i = 0; i < DRA_TOPO_N; i++)
+            if (bh_str_eqc(w, words[i]) && !weight[i]) {
+                weight[i] = apart ? -next : next;
+                next /= 2;
+                break;
+            }
+    }
 }
 
 /* ---- how much of it there is, and how much is in use ---- */
@@ -150,6 +178,7 @@ static int by_tier(const void *x, const void *y)
 
 struct order {
     struct dra_call *c;
+    const int *weight; /* what the claim prefers */
     const struct item *it;
     size_t n;             /* of the tier */
     const uint32_t *near; /* candidates that earlier requests take */
@@ -165,16 +194,16 @@ static int outer_worth(const struct order *o, size_t i)
     int sum = 0;
 
     for (size_t k = 0; k < o->near_n; k++)
-        sum += INNER * closeness(d, o->c->cands[o->near[k]].dev);
+        sum += INNER * closeness(o->weight, d, o->c->cands[o->near[k]].dev);
     if (o->c->opts->scoring == BH_DRA_SPREAD) {
         for (size_t k = 0; k < o->c->cands_n && k < 4 * SET_CANDS_MAX; k++)
             if (o->c->cands[k].dev->use->dedicated)
-                sum -= closeness(d, o->c->cands[k].dev);
+                sum -= closeness(topo_weight, d, o->c->cands[k].dev);
         return sum;
     }
     for (size_t k = 0; k < o->n; k++)
         if (k != i)
-            sum -= closeness(d, o->c->cands[o->it[k].at].dev);
+            sum -= closeness(topo_weight, d, o->c->cands[o->it[k].at].dev);
     return sum;
 }
 
@@ -195,7 +224,7 @@ static int grow(const struct order *o, size_t seed, size_t k, uint32_t *set, int
         for (size_t i = 0; i < o->n; i++) {
             if (gain[i] == INT32_MIN)
                 continue;
-            gain[i] += INNER * closeness(last, o->c->cands[o->it[i].at].dev);
+            gain[i] += INNER * closeness(o->weight, last, o->c->cands[o->it[i].at].dev);
             if (best == SIZE_MAX || gain[i] > gain[best])
                 best = i;
         }
@@ -213,10 +242,10 @@ static int by_u32(const void *x, const void *y)
 }
 
 /* Puts the best set of k among the first n items to the front. */
-static void front_set(struct dra_call *c, struct item *it, size_t n, size_t k, const uint32_t *near,
-                      size_t near_n)
+static void front_set(struct dra_call *c, const int *weight, struct item *it, size_t n, size_t k,
+                      const uint32_t *near, size_t near_n)
 {
-    struct order o = {.c = c, .it = it, .n = n, .near = near, .near_n = near_n};
+    struct order o = {.c = c, .weight = weight, .it = it, .n = n, .near = near, .near_n = near_n};
     uint32_t set[2][SET_CANDS_MAX];
     int worth[SET_CANDS_MAX], gain[SET_CANDS_MAX], best_worth = 0;
     struct item tmp[SET_CANDS_MAX];
@@ -296,7 +325,7 @@ static size_t order_sub(struct dra_call *c, size_t claim, const struct dra_sub *
     while (tier < n && tier < SET_CANDS_MAX && same_tier(&it[0], &it[tier]))
         tier++;
     if (k && k < tier)
-        front_set(c, it, tier, k, near, near_n);
+        front_set(c, c->d->claims[claim].topo, it, tier, k, near, near_n);
     l->at = bh_new_n(c->a, uint32_t, n);
     l->n = n;
     for (size_t i = 0; i < n; i++)
@@ -332,11 +361,27 @@ void dra_order(struct dra_call *c)
 
 /* ---- how good the outcome is ---- */
 
-int dra_score(const struct dra_call *c)
+/* How well two devices sit together, 0..1: by what both claims prefer where it is one, else by what
+ * is usual. */
+static double pair_score(struct dra_call *c, const struct dra_placed *a, const struct dra_placed *b)
+{
+    const int *weight = a->claim == b->claim ? c->d->claims[a->claim].topo : topo_weight;
+    int most = 0, least = 0;
+
+    for (size_t i = 0; i < DRA_TOPO_N; i++) {
+        most += weight[i] > 0 ? weight[i] : 0;
+        least += weight[i] < 0 ? weight[i] : 0;
+    }
+    if (most == least)
+        return 1;
+    return (double)(closeness(weight, c->cands[a->cand].dev, c->cands[b->cand].dev) - least) /
+           (double)(most - least);
+}
+
+int dra_score(struct dra_call *c)
 {
     size_t total = 0, used = 0, pairs = 0;
-    int close = 0;
-    double filled, near;
+    double filled, near, close = 0;
 
     for (size_t i = 0; i < c->cands_n; i++) {
         const struct dra_cand *x = &c->cands[i];
@@ -346,9 +391,9 @@ int dra_score(const struct dra_call *c)
     }
     for (size_t i = 0; i < c->placed_n; i++)
         for (size_t k = i + 1; k < c->placed_n; k++, pairs++)
-            close += closeness(c->cands[c->placed[i].cand].dev, c->cands[c->placed[k].cand].dev);
+            close += pair_score(c, &c->placed[i], &c->placed[k]);
     filled = total ? (double)used / (double)total : 1;
-    near = pairs ? (double)close / (double)(pairs * CLOSE_MAX) : 1;
+    near = pairs ? close / (double)pairs : 1;
     if (c->opts->scoring == BH_DRA_SPREAD)
         filled = 1 - filled;
     return (int)(50 * filled + 50 * near + 0.5);

@@ -151,3 +151,64 @@ BH_TEST(
     WANT(&w, "default/c1", "d/p/g0-0");
     world_done(&w);
 }
+
+static void claim_with(struct world *w, const char *name, const char *topology, int count)
+{
+    BH_AUTO_BUF b = {0};
+
+    bh_buf_addf(&b,
+                "{kind: ResourceClaim, apiVersion: resource.k8s.io/v1, metadata: {name: %s, "
+                "namespace: default, annotations: {bulkhead.dev/device-topology: '%s'}}, "
+                "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: any, "
+                "allocationMode: ExactCount, count: %d}}]}}}",
+                name, topology, count);
+    world_yaml(w, bh_buf_cstr(&b));
+}
+
+BH_TEST(score_topology_annotation)
+{
+    struct world w;
+
+    begin(&w, BH_DRA_PACK);
+    claim_with(&w, "near", "pcie,numa", 2);
+    claim_with(&w, "apart", "-numa", 2);
+    claim_with(&w, "roots", "numa, -pcie", 2);
+    claim_with(&w, "odd", "planet,-moon", 2);
+    WANT(&w, "default/near", "d/p/g0 d/p/g1");
+    WANT(&w, "default/apart", "d/p/g0 d/p/g4");
+    BH_CHECK(w.res.score > 50);                 /* as it was wanted */
+    WANT(&w, "default/roots", "d/p/g0 d/p/g2"); /* one NUMA node, two roots */
+    BH_EQ(world_allocate(&w, "node", "default/odd"), BH_DRA_OK);
+    w.opts.scoring = BH_DRA_FIRST_FIT;
+    WANT(&w, "default/apart", "d/p/g0 d/p/g1"); /* as upstream */
+    world_done(&w);
+}
+
+BH_TEST(score_gpu_and_nic_behind_one_root)
+{
+    struct world w;
+
+    begin(&w, BH_DRA_PACK);
+    world_yaml(&w,
+               "{kind: DeviceClass, apiVersion: resource.k8s.io/v1, metadata: {name: nic}, spec: "
+               "{selectors: [{cel: {expression: device.driver == 'nic'}}]}}\n---\n"
+               "{kind: DeviceClass, apiVersion: resource.k8s.io/v1, metadata: {name: any}, spec: "
+               "{selectors: [{cel: {expression: device.driver == 'd'}}]}}\n---\n"
+               "{kind: ResourceSlice, apiVersion: resource.k8s.io/v1, metadata: {name: nics}, "
+               "spec: {driver: nic, pool: {name: q, generation: 1, resourceSliceCount: 1}, "
+               "nodeName: node, devices: ["
+               "{name: n0, attributes: {resource.kubernetes.io/pcieRoot: {string: r1}, "
+               "resource.kubernetes.io/numaNode: {int: 0}}}, "
+               "{name: n1, attributes: {resource.kubernetes.io/pcieRoot: {string: r2}, "
+               "resource.kubernetes.io/numaNode: {int: 1}}}]}}\n---\n"
+               "{kind: ResourceClaim, apiVersion: resource.k8s.io/v1, metadata: {name: net, "
+               "namespace: default}, spec: {devices: {requests: [{name: r, exactly: "
+               "{deviceClassName: nic, allocationMode: ExactCount, count: 1}}]}}}");
+    held(&w, "g0");
+    held(&w, "g1");
+    held(&w, "g2");
+    WANT(&w, "default/net default/c1", "nic/q/n0 | d/p/g3");
+    held(&w, "g3");
+    WANT(&w, "default/c1 default/net", "d/p/g4 | nic/q/n1");
+    world_done(&w);
+}

@@ -104,7 +104,7 @@ uint32_t dra_cand_class(struct dra_call *c, struct dra_cand *x);
 /* score.c */
 /* Orders the candidates of every request; false: nothing to choose between. */
 void dra_order(struct dra_call *c);
-int dra_score(const struct dra_call *c);
+int dra_score(struct dra_call *c);
 
 /* explain_detail.c: more than the reason. Texts in the call's arena. */
 void dra_detail_selector(struct dra_call *c, const struct dra_sub *s, size_t at,
