@@ -3,6 +3,7 @@
 #include "apiserver/authz_node.h"
 
 #include "api/gen/core_v1.h"
+#include "api/gen/storage_v1.h"
 #include "data/selector.h"
 
 #include <stdio.h>
@@ -81,6 +82,26 @@ static bool in_projection(const struct bh_core_v1_projected_volume_source *p, bo
     return false;
 }
 
+/* Secrets that volumes of the kinds with a server name. */
+static bool volume_secret(const struct bh_core_v1_volume_source *v, struct bh_str name)
+{
+    const struct bh_core_v1_local_object_reference *const refs[] = {
+        v->cephfs ? v->cephfs->secret_ref : NULL,
+        v->cinder ? v->cinder->secret_ref : NULL,
+        v->flex_volume ? v->flex_volume->secret_ref : NULL,
+        v->rbd ? v->rbd->secret_ref : NULL,
+        v->scale_io ? v->scale_io->secret_ref : NULL,
+        v->iscsi ? v->iscsi->secret_ref : NULL,
+        v->storageos ? v->storageos->secret_ref : NULL,
+        v->csi ? v->csi->node_publish_secret_ref : NULL,
+    };
+
+    for (size_t i = 0; i < BH_COUNT(refs); i++)
+        if (refs[i] && bh_str_eq(refs[i]->name, name))
+            return true;
+    return v->azure_file && bh_str_eq(v->azure_file->secret_name, name);
+}
+
 static bool pod_uses_config(const struct bh_core_v1_pod *p, bool secret, struct bh_str name)
 {
     for (size_t i = 0; secret && i < p->spec.image_pull_secrets.n; i++)
@@ -90,6 +111,8 @@ static bool pod_uses_config(const struct bh_core_v1_pod *p, bool secret, struct 
         const struct bh_core_v1_volume_source *v = &p->spec.volumes.p[i].volume_source;
 
         if (secret && v->secret && bh_str_eq(v->secret->secret_name, name))
+            return true;
+        if (secret && volume_secret(v, name))
             return true;
         if (!secret && v->config_map && bh_str_eq(v->config_map->local_object_reference.name, name))
             return true;
@@ -158,6 +181,72 @@ static bool related(struct bh_apiserver *srv, struct bh_str node, const struct b
         if (bh_str_eq(bh_wc_field(l.p[i], BH_S("spec.nodeName"), a), node) &&
             pod_uses(bh_obj_struct(l.p[i]), at->resource, at->name))
             return true;
+    return false;
+}
+
+/* Whether the volume is given to a claim that a pod of this node uses. */
+static bool volume_related(struct bh_apiserver *srv, struct bh_str node,
+                           const struct bh_core_v1_persistent_volume *v)
+{
+    const struct bh_core_v1_object_reference *r = v->spec.claim_ref;
+    const struct bh_authz_attrs claim = {.ns = r ? r->namespace : BH_S(""),
+                                         .resource = BH_S("persistentvolumeclaims"),
+                                         .name = r ? r->name : BH_S("")};
+
+    return r && related(srv, node, &claim);
+}
+
+static bool same_secret(struct bh_str ns, struct bh_str name, const struct bh_authz_attrs *at)
+{
+    return bh_str_eq(ns, at->ns) && bh_str_eq(name, at->name);
+}
+
+/* Secrets that an agent needs to mount the volume; not those of whoever attaches it. */
+static bool volume_has_secret(const struct bh_core_v1_persistent_volume *v,
+                              const struct bh_authz_attrs *at)
+{
+    const struct bh_core_v1_persistent_volume_source *s = &v->spec.persistent_volume_source;
+    struct bh_str claim_ns = v->spec.claim_ref ? v->spec.claim_ref->namespace : BH_S("");
+    const struct bh_core_v1_secret_reference *const refs[] = {
+        s->cephfs ? s->cephfs->secret_ref : NULL,
+        s->cinder ? s->cinder->secret_ref : NULL,
+        s->flex_volume ? s->flex_volume->secret_ref : NULL,
+        s->rbd ? s->rbd->secret_ref : NULL,
+        s->scale_io ? s->scale_io->secret_ref : NULL,
+        s->iscsi ? s->iscsi->secret_ref : NULL,
+        s->csi ? s->csi->node_publish_secret_ref : NULL,
+        s->csi ? s->csi->node_stage_secret_ref : NULL,
+        s->csi ? s->csi->node_expand_secret_ref : NULL,
+    };
+
+    for (size_t i = 0; i < BH_COUNT(refs); i++)
+        if (refs[i] &&
+            same_secret(refs[i]->namespace.n ? refs[i]->namespace : claim_ns, refs[i]->name, at))
+            return true;
+    if (s->storageos && s->storageos->secret_ref &&
+        same_secret(s->storageos->secret_ref->namespace, s->storageos->secret_ref->name, at))
+        return true;
+    return s->azure_file &&
+           same_secret(s->azure_file->has_secret_namespace ? s->azure_file->secret_namespace
+                                                           : claim_ns,
+                       s->azure_file->secret_name, at);
+}
+
+/* Whether a volume of a pod of this node needs the secret. */
+static bool secret_of_volume(struct bh_apiserver *srv, struct bh_str node,
+                             const struct bh_authz_attrs *at)
+{
+    struct bh_resource *res = bh_resource_find(srv, BH_S(""), BH_S("persistentvolumes"));
+    struct bh_keyset_pos pos = {0, 0};
+    struct bh_keyset_entry *e;
+
+    while (res && (e = bh_keyset_next(&res->wc->set, &pos))) {
+        const struct bh_core_v1_persistent_volume *v =
+            bh_obj_struct(((struct bh_wc_entry *)e)->obj);
+
+        if (volume_has_secret(v, at) && volume_related(srv, node, v))
+            return true;
+    }
     return false;
 }
 
@@ -278,16 +367,32 @@ static bool get_only(struct bh_apiserver *srv, struct bh_str node, const struct 
         return say(reason, n,
                    watchable ? "No Object name found"
                              : "can only get individual resources of this type");
-    return related(srv, node, at) || unrelated(node, reason, n);
+    return related(srv, node, at) ||
+           (is(at->resource, "secrets") && is(at->verb, "get") &&
+            secret_of_volume(srv, node, at)) ||
+           unrelated(node, reason, n);
 }
 
-static bool volumes(struct bh_apiserver *srv, const struct bh_authz_attrs *at, char *reason,
-                    size_t n)
+/* PersistentVolumes, VolumeAttachments. */
+static bool volumes(struct bh_apiserver *srv, struct bh_str node, const struct bh_authz_attrs *at,
+                    char *reason, size_t n)
 {
-    (void)srv;
+    struct bh_resource *res = bh_resource_find(srv, at->group, at->resource);
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_obj *o;
+
     if (!is(at->verb, "get") || at->name.n == 0)
         return say(reason, n, "can only get individual resources of this type");
-    return at->subresource.n == 0 || say(reason, n, "cannot get subresource");
+    if (at->subresource.n > 0)
+        return say(reason, n, "cannot get subresource");
+    o = res ? bh_wc_get(res->wc, bh_wc_key(res->wc, a, BH_S(""), at->name)) : NULL;
+    if (o && o->kind == &bh_core_v1_persistent_volume_kind
+            ? volume_related(srv, node, bh_obj_struct(o))
+            : o && bh_str_eq(((const struct bh_storage_v1_volume_attachment *)bh_obj_struct(o))
+                                 ->spec.node_name,
+                             node))
+        return true;
+    return unrelated(node, reason, n);
 }
 
 bool bh_authz_node(struct bh_apiserver *srv, struct bh_str node, const struct bh_authz_attrs *at,
@@ -303,7 +408,7 @@ bool bh_authz_node(struct bh_apiserver *srv, struct bh_str node, const struct bh
         if (one_of(at->resource, "secrets configmaps persistentvolumeclaims"))
             return get_only(srv, node, at, reason, reason_n);
         if (is(at->resource, "persistentvolumes"))
-            return volumes(srv, at, reason, reason_n);
+            return volumes(srv, node, at, reason, reason_n);
         if (is(at->resource, "serviceaccounts") && is(at->subresource, "token"))
             return is(at->verb, "create") &&
                    (related(srv, node, at) || unrelated(node, reason, reason_n));
@@ -322,6 +427,8 @@ bool bh_authz_node(struct bh_apiserver *srv, struct bh_str node, const struct bh
         return bh_str_eq(at->name, node) || is(at->verb, "create") ||
                say(reason, reason_n,
                    "can only access CSINode with the same name as the requesting node");
+    if (is(at->group, "storage.k8s.io") && is(at->resource, "volumeattachments"))
+        return volumes(srv, node, at, reason, reason_n);
     if (is(at->group, "storage.k8s.io") && is(at->resource, "csidrivers"))
         return one_of(at->verb, "get list watch");
     if (is(at->group, "node.k8s.io") && is(at->resource, "runtimeclasses"))

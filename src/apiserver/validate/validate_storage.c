@@ -508,6 +508,28 @@ static void topology_keys(struct bh_field_errs *e, const struct bh_fpath *at,
     }
 }
 
+/* Stored without lists that are empty, as upstream's encoding does. */
+static void csi_node_prepare_create(const struct bh_rules_env *env, void *obj)
+{
+    struct bh_storage_v1_csi_node_driver_vec *v =
+        &((struct bh_storage_v1_csi_node *)obj)->spec.drivers;
+
+    (void)env;
+    for (size_t i = 0; i < v->n; i++)
+        if (v->p[i].topology_keys.n == 0)
+            v->p[i].topology_keys.p = NULL;
+    if (v->n == 0)
+        v->p = NULL;
+}
+
+static void csi_node_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
+                                    const void *prev)
+{
+    (void)sub;
+    (void)prev;
+    csi_node_prepare_create(env, obj);
+}
+
 static void csi_node_create(const struct bh_rules_env *env, const void *obj,
                             struct bh_field_errs *e)
 {
@@ -667,6 +689,8 @@ const struct bh_rules bh_rules_storage[] = {
      .no_unconditional_update = true},
     {.group = "storage.k8s.io",
      .kind = "CSINode",
+     .prepare_create = csi_node_prepare_create,
+     .prepare_update = csi_node_prepare_update,
      .validate_create = csi_node_create,
      .validate_update = csi_node_update,
      .no_unconditional_update = true},
