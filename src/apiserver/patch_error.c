@@ -15,6 +15,8 @@ static int by_key(const void *a, const void *b)
 
 static void sort(struct bh_jv *v, int depth)
 {
+    for (size_t i = 0; v->kind == BH_JSON_ARR && depth > 0 && i < v->n_items; i++)
+        sort(&v->items[i], depth - 1);
     if (v->kind != BH_JSON_OBJ || depth == 0)
         return;
     qsort(v->members, v->n_members, sizeof(*v->members), by_key);

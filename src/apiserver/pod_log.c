@@ -44,10 +44,10 @@ static struct bh_str log_query(struct bh_rq *rq)
     static const struct {
         const char *name;
         bool boolean;
-    } passed[] = {
-        {"follow", true},      {"previous", true},   {"sinceSeconds", false},
-        {"sinceTime", false},  {"timestamps", true}, {"tailLines", false},
-        {"limitBytes", false}, {"stream", false},    {"insecureSkipTLSVerifyBackend", true}};
+    } passed[] = {{"follow", true},        {"previous", true},
+                  {"sinceSeconds", false}, {"sinceTime", false},
+                  {"timestamps", true},    {"tailLines", false},
+                  {"limitBytes", false},   {"insecureSkipTLSVerifyBackend", true}};
     BH_AUTO_BUF b = {0};
 
     for (size_t i = 0; i < BH_COUNT(passed); i++) {
@@ -93,13 +93,15 @@ static int check_options(struct bh_rq *rq)
         r = whole(rq, "limitBytes", &has_limit, &limit);
     if (r < 0)
         return r;
+    if (bh_rq_query(rq, "stream")) /* behind a feature gate that is off */
+        bh_fe_forbidden(&errs, BH_FP(NULL, "stream"), "may not be specified");
     if (has_tail && tail < 0)
         bh_fe_invalid_i64(&errs, BH_FP(NULL, "tailLines"), tail,
                           "must be greater than or equal to 0");
     if (has_limit && limit < 1)
         bh_fe_invalid_i64(&errs, BH_FP(NULL, "limitBytes"), limit, "must be greater than 0");
     if (has_seconds && since)
-        bh_fe_forbidden(&errs, BH_FP(NULL, ""),
+        bh_fe_forbidden(&errs, BH_FP(NULL, "[]"),
                         "at most one of `sinceTime` or `sinceSeconds` may be specified");
     else if (has_seconds && seconds < 1)
         bh_fe_invalid_i64(&errs, BH_FP(NULL, "sinceSeconds"), seconds, "must be greater than 0");

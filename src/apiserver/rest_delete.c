@@ -565,10 +565,14 @@ int bh_rest_delete_collection(struct bh_rq *rq)
         r = bh_listopts_parse(rq, false, &lo);
     if (r == 0)
         r = bh_select_parse(rq, &sel);
+    /* Upstream lists what it deletes in chunks, and a version in a chunk is meant exactly. */
+    if (r == 0 && lo.match.n == 0 && lo.rv_n > 0)
+        lo.match = BH_S("Exact");
     if (r == 0)
         r = bh_list_select(rq, &lo, &sel, &c->page);
     if (r < 0)
         return r;
+    c->page.null_items |= c->page.n == 0 && rq->kind->group.n == 0 && rq->as == BH_AS_PARTIAL_LIST;
     c->rq = rq;
     c->waiting = 1;
     for (size_t i = 0; i < c->page.n; i++)

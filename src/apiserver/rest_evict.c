@@ -225,7 +225,7 @@ int bh_rest_eviction(struct bh_rq *rq, bh_pipeline_done done)
     struct bh_policy_v1_eviction *e;
     struct bh_obj *old;
     void *msg = NULL;
-    int r = bh_options_write(rq, "CreateOptions");
+    int r = rq->as == BH_AS_TABLE ? bh_media_no_shape(rq) : bh_options_write(rq, "CreateOptions");
 
     if (r == 0)
         r = decode_eviction(rq, &msg);

@@ -70,20 +70,22 @@ static void set_scheduled(struct bh_rq *rq, struct bh_core_v1_pod *p)
     p->status.conditions.n = n + 1;
 }
 
-static int check_binding(struct bh_rq *rq, const struct bh_core_v1_binding *b,
-                         const struct bh_core_v1_pod *p)
+static int check_binding(struct bh_rq *rq, struct bh_resource *pods,
+                         const struct bh_core_v1_binding *b, const struct bh_core_v1_pod *p)
 {
     struct bh_str name = p->metadata.name;
 
-    if (b->metadata.uid.n > 0 && !bh_str_eq(b->metadata.uid, p->metadata.uid))
-        return binding_conflict(
-            rq, name,
-            bh_str_fmt(rq->a,
-                       "StorageError: invalid object, Code: 4, Key: %.*s, ResourceVersion: 0, "
-                       "AdditionalErrorMsg: "
-                       "Precondition failed: UID in precondition: %.*s, UID in object meta: %.*s",
-                       BH_SF(bh_rq_key(rq, rq->res, p->metadata.namespace, name)),
-                       BH_SF(b->metadata.uid), BH_SF(p->metadata.uid)));
+    /* Through the collection of bindings nobody looks at the uid. */
+    if (rq->ri.name.n > 0 && b->metadata.uid.n > 0 && !bh_str_eq(b->metadata.uid, p->metadata.uid))
+        return bh_fail_conflict(
+            rq, &bh_core_v1_pod_kind, name, "%.*s",
+            BH_SF(bh_str_fmt(
+                rq->a,
+                "StorageError: invalid object, Code: 4, Key: %.*s, ResourceVersion: 0, "
+                "AdditionalErrorMsg: "
+                "Precondition failed: UID in precondition: %.*s, UID in object meta: %.*s",
+                BH_SF(bh_rq_key(rq, pods, p->metadata.namespace, name)), BH_SF(b->metadata.uid),
+                BH_SF(p->metadata.uid))));
     if (!bh_time_is_zero(p->metadata.deletion_timestamp))
         return binding_conflict(
             rq, name,
@@ -104,7 +106,7 @@ static int bind(struct bh_rq *rq, struct bh_resource *pods, const struct bh_core
                 struct bh_obj *old)
 {
     struct bh_core_v1_pod *p = bh_msg_dup(&bh_core_v1_pod_type, bh_obj_struct(old), rq->a);
-    int r = check_binding(rq, b, p);
+    int r = check_binding(rq, pods, b, p);
 
     if (r < 0)
         return r;
@@ -131,7 +133,7 @@ int bh_rest_binding(struct bh_rq *rq)
     struct bh_obj *old;
     struct bh_str name;
     void *msg = NULL;
-    int r = bh_options_write(rq, "CreateOptions");
+    int r = rq->as == BH_AS_TABLE ? bh_media_no_shape(rq) : bh_options_write(rq, "CreateOptions");
 
     if (r == 0)
         r = bh_body_decode(rq, &bh_core_v1_binding_kind, &msg);
@@ -143,17 +145,16 @@ int bh_rest_binding(struct bh_rq *rq)
                            "the namespace of the provided object does not match the namespace sent "
                            "on the request");
     name = rq->ri.name.n > 0 ? rq->ri.name : b->metadata.name;
-    if (rq->ri.name.n > 0 && b->metadata.name.n > 0 && !bh_str_eq(b->metadata.name, rq->ri.name))
+    if (rq->ri.name.n > 0 && !bh_str_eq(b->metadata.name, rq->ri.name))
         return bh_fail_msg(rq, BH_E_BAD_REQUEST,
                            "name in URL does not match name in Binding object");
     if (b->target.kind.n > 0 && !bh_str_eqc(b->target.kind, "Node") &&
         !bh_str_eqc(b->target.kind, "Minion"))
-        return bh_fail_msg(
-            rq, BH_E_INTERNAL,
-            "target.kind: Unsupported value: \"%.*s\": supported values: \"Node\", \"<empty>\"",
+        return bh_fail_plain(
+            rq, "target.kind: Unsupported value: \"%.*s\": supported values: \"Node\", \"<empty>\"",
             BH_SF(b->target.kind));
     if (b->target.name.n == 0)
-        return bh_fail_msg(rq, BH_E_INTERNAL, "target.name: Required value");
+        return bh_fail_plain(rq, "target.name: Required value");
     old = bh_pipeline_head(rq->srv->pipe, pods->wc, bh_rq_key(rq, pods, rq->ri.ns, name));
     if (!old)
         return bh_fail_not_found(rq, BH_S(""), BH_S("pods"), name);

@@ -80,6 +80,10 @@ static void send(struct watch *w, enum bh_watch_type type, struct bh_obj *obj, u
 
     if (w->ended)
         return;
+    if (rq->as == BH_AS_PARTIAL_LIST) { /* no event has that form */
+        end_watch(w);
+        return;
+    }
     if (obj && rq->objects && obj->kind != rq->kind) {
         conv = bh_convert_cached(rq->srv, obj, rq->kind);
         ev.obj = conv;

@@ -117,6 +117,8 @@ static int find_kind(struct bh_rq *rq)
     k = bh_kind_by_resource(ri->group, ri->version, ri->res);
     if (!k || !bh_version_served(rq->srv, k))
         return bh_fail_generic(rq, BH_E_NOT_FOUND);
+    if (k->verbs == BH_V_CREATE && ri->parts_n > 1)
+        return bh_fail_generic(rq, BH_E_NOT_FOUND); /* what is only asked has no items */
     rq->kind = k;
     rq->res = bh_resource_find(rq->srv, k->group, k->resource);
     if (ri->parts_n > 3)

@@ -297,8 +297,6 @@ static void keep_system_fields(struct bh_meta_v1_object_meta *m,
     }
     m->self_link = BH_S("");
     m->generation = old->generation;
-    if (m->generate_name.n == 0)
-        m->generate_name = old->generate_name;
 }
 
 static int check_uid(struct bh_rq *rq, const struct bh_update *u, struct bh_str uid)

@@ -324,6 +324,7 @@ static void template_update(const struct bh_rules_env *env, struct bh_str sub, c
     (void)env;
     (void)sub;
     bh_v_meta_update(e, BH_FP(NULL, "metadata"), &t->metadata, &old->metadata, BH_VM_KUBE);
+    bh_v_template_meta(e, BH_FP(BH_FP(NULL, "spec"), "metadata"), &t->spec.metadata);
     bh_v_immutable_msg(e, BH_FP(NULL, "spec"), &bh_resource_v1_resource_claim_template_spec_type,
                        &t->spec, &old->spec);
 }
