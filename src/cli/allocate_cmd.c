@@ -244,9 +244,13 @@ static void say_refused_text(const struct run *r, struct bh_str text)
     for (size_t i = 0; i < n; i++) {
         const struct bh_obj *claim = r->objects[v[i].claim]->obj;
 
-        bh_buf_addf(&b, "%.*s/%.*s: request \"%.*s\": %.*s/%.*s/%.*s %s", BH_SF(claim->ns),
+        bh_buf_addf(&b, "%.*s/%.*s: request \"%.*s\": %.*s/%.*s/", BH_SF(claim->ns),
                     BH_SF(claim->name), BH_SF(v[i].request), BH_SF(v[i].device.driver),
-                    BH_SF(v[i].device.pool), BH_SF(v[i].device.device), cli_why_text(v[i].why));
+                    BH_SF(v[i].device.pool));
+        if (v[i].device.device.n)
+            bh_buf_addf(&b, "%.*s %s", BH_SF(v[i].device.device), cli_why_text(v[i].why));
+        else
+            bh_buf_addf(&b, "* %s (%zu)", cli_why_text(v[i].why), v[i].devices);
         if (v[i].device.detail.n)
             bh_buf_addf(&b, ": %.*s", BH_SF(v[i].device.detail));
         bh_buf_addc(&b, '\n');

@@ -404,6 +404,26 @@ BH_TEST(device_explain_claim)
     fix_done(&f);
 }
 
+BH_TEST(device_explain_devices_of_other_nodes)
+{
+    struct fix f;
+
+    explain_init(&f);
+    put(&f, SLICES "/rack",
+        "{\"kind\":\"ResourceSlice\",\"apiVersion\":\"resource.k8s.io/v1\",\"metadata\":{\"name\":"
+        "\"rack\"},\"spec\":{\"driver\":\"net.test\",\"nodeSelector\":{\"nodeSelectorTerms\":[{"
+        "\"matchExpressions\":[{\"key\":\"disk\",\"operator\":\"In\",\"values\":[\"n1\"]}]}]},"
+        "\"pool\":{\"name\":\"rack\",\"generation\":1,\"resourceSliceCount\":1},\"devices\":[{"
+        "\"name\":\"a\"},{\"name\":\"b\"}]}}");
+    want_put(&f, ",\"count\":3");
+    BH_EQ(run(&f, "explain claim w --node n2"), 1);
+    BH_CHECK(said(&f, "; 4 devices:\n"));
+    BH_CHECK(said(&f, "    2 are for other nodes\n"));
+    BH_EQ(run(&f, "explain claim w --node n1"), 1);
+    BH_CHECK(said(&f, "    2 would do (a and b)\n"));
+    fix_done(&f);
+}
+
 BH_TEST(device_explain_several_changes)
 {
     struct fix f;

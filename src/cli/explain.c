@@ -188,8 +188,8 @@ static void reason_add(const struct cli_explain *e, struct cli_request *q,
                        const struct bh_dra_verdict *v)
 {
     /* Who has it is told by the users; free devices have no detail. */
-    struct bh_str detail =
-        v->why == BH_DRA_WHY_IN_USE ? (struct bh_str){NULL, 0} : v->device.detail;
+    bool same = v->why == BH_DRA_WHY_IN_USE || v->why == BH_DRA_WHY_NODE;
+    struct bh_str detail = same ? (struct bh_str){NULL, 0} : v->device.detail;
     struct cli_reason *r = NULL;
 
     for (size_t i = 0; i < q->n && !r; i++)
@@ -200,10 +200,10 @@ static void reason_add(const struct cli_explain *e, struct cli_request *q,
         r = &q->reasons[q->n++];
         *r = (struct cli_reason){.why = v->why, .detail = detail};
     }
-    if (r->devices_n < CLI_NAMED_MAX)
+    if (r->devices_n < CLI_NAMED_MAX && v->device.device.n)
         r->devices[r->devices_n++] = v->device.device;
-    r->count++;
-    q->devices++;
+    r->count += v->devices;
+    q->devices += v->devices;
     if (has_users(v->why))
         users_add(e, r, &v->device);
 }
@@ -245,18 +245,19 @@ static void node_explain(const struct cli_explain *e, struct bh_dra_ask *q, stru
     struct bh_dra_verdict *v;
     struct bh_dra_result res;
     struct bh_err err = {0};
-    size_t n = bh_dra_explain_devices(q, node, e->a, &v), at = 0;
+    size_t n = bh_dra_explain_devices(q, node, e->a, &v);
     enum bh_dra_outcome r;
 
     *g = (struct cli_group){0};
     g->n = requests_of(e, &g->requests);
     for (size_t i = 0; i < n; i++) {
+        size_t at = 0;
+
         while (at < g->n && !(g->requests[at].claim == v[i].claim &&
                               bh_str_eq(g->requests[at].name, v[i].request)))
             at++;
-        if (at == g->n)
-            break;
-        reason_add(e, &g->requests[at], &v[i]);
+        if (at < g->n)
+            reason_add(e, &g->requests[at], &v[i]);
     }
     for (size_t i = 0; i < g->n; i++)
         if (g->requests[i].n > 1)

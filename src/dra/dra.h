@@ -283,6 +283,8 @@ struct bh_dra_verdict {
     int64_t wanted; /* devices; -1: all */
     enum bh_dra_why why;
     struct bh_dra_why_device device;
+    /* 1; more: all devices of a slice that is for other nodes, told at once: device has no name. */
+    size_t devices;
     /* What a change would have to begin with. */
     size_t selector; /* CLASS, SELECTOR: which of the class or of the request; and of its text: */
     size_t part_at;  /* where the false part stands */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "dra/node_selector.h"
 #include "dra/search.h"
 
 static const char *const why_names[BH_DRA_WHY__MAX] = {
@@ -88,7 +89,7 @@ static void judge(struct dra_call *c, size_t claim, const struct dra_req *q,
     size_t at = 0;
     int r;
 
-    *ret = (struct bh_dra_verdict){.claim = claim, .why = BH_DRA_WHY_FREE};
+    *ret = (struct bh_dra_verdict){.claim = claim, .why = BH_DRA_WHY_FREE, .devices = 1};
     if (v->incomplete || v->invalid) {
         ret->why = v->incomplete ? BH_DRA_WHY_INCOMPLETE : BH_DRA_WHY_INVALID;
         if (c->details)
@@ -143,12 +144,12 @@ static void name_device(const struct dra_call *c, const struct dra_cand *x,
     ret->node = bh_str_dup(c->a, c->node->name);
 }
 
+/* x NULL: the verdict names what it is about. */
+typedef void (*tell_fn)(struct dra_call *c, void *arg, size_t at, const struct dra_sub *s,
+                        const struct dra_cand *x, const struct bh_dra_verdict *v);
+
 /* Every request against every device; told to fn. */
-static void explain_node(struct dra_call *c,
-                         void (*fn)(struct dra_call *c, void *arg, size_t at,
-                                    const struct dra_sub *s, const struct dra_cand *x,
-                                    const struct bh_dra_verdict *v),
-                         void *arg)
+static void explain_node(struct dra_call *c, tell_fn fn, void *arg)
 {
     size_t at = 0;
 
@@ -162,6 +163,56 @@ static void explain_node(struct dra_call *c,
                     judge(c, i, q, &q->subs[j], &c->cands[x], &v);
                     fn(c, arg, at, &q->subs[j], &c->cands[x], &v);
                 }
+}
+
+static bool for_others(const struct dra_call *c, const struct dra_pool *p,
+                       const struct dra_slice *s)
+{
+    struct bh_err err;
+
+    if (s->n == 0 || !s->spec->node_selector)
+        return false;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->slices[i]->spec->pool.generation > s->spec->pool.generation)
+            return false;
+    return bh_node_selector_match(s->spec->node_selector, c->node->name, &c->node->labels, &err) ==
+           0;
+}
+
+/* Slices whose node selector leaves this node out: the allocator never sees them. */
+static void explain_others(struct dra_call *c, tell_fn fn, void *arg)
+{
+    for (size_t k = 0; k < c->m->open_n; k++)
+        for (size_t x = 0; x < c->m->open_pools[k]->n; x++) {
+            const struct dra_slice *sl = c->m->open_pools[k]->slices[x];
+            size_t at = 0;
+
+            if (!for_others(c, c->m->open_pools[k], sl))
+                continue;
+            for (size_t i = 0; i < c->d->n; i++)
+                for (size_t r = 0; r < c->d->claims[i].n; r++)
+                    for (size_t j = 0; j < c->d->claims[i].reqs[r].n; j++, at++) {
+                        const struct bh_dra_verdict v = {
+                            .claim = i,
+                            .why = BH_DRA_WHY_NODE,
+                            .devices = sl->n,
+                            .device = {.driver = bh_str_dup(c->a, sl->spec->driver),
+                                       .pool = bh_str_dup(c->a, sl->spec->pool.name),
+                                       .node = bh_str_dup(c->a, c->node->name),
+                                       .detail = bh_str_fmt(c->a, "slice %.*s", BH_SF(sl->name))}};
+
+                        fn(c, arg, at, &c->d->claims[i].reqs[r].subs[j], NULL, &v);
+                    }
+        }
+}
+
+static size_t open_slices(const struct bh_dra_model *m)
+{
+    size_t n = 0;
+
+    for (size_t k = 0; k < m->open_n; k++)
+        n += m->open_pools[k]->n;
+    return n;
 }
 
 static void add_reason(struct dra_call *c, void *arg, size_t at, const struct dra_sub *s,
@@ -192,7 +243,8 @@ static void add_verdict(struct dra_call *c, void *arg, size_t at, const struct d
     *p = *v;
     p->request = bh_str_dup(c->a, s->result);
     p->wanted = s->all ? -1 : s->count;
-    name_device(c, x, &p->device);
+    if (x)
+        name_device(c, x, &p->device);
 }
 
 /* All devices, also of pools that give none. */
@@ -273,8 +325,9 @@ size_t bh_dra_explain_devices(struct bh_dra_ask *q, struct bh_str node, struct b
 
     if (call_open(&c, q, node, a, &err)) {
         c.details = true;
-        v.p = bh_new_n(a, struct bh_dra_verdict, c.cands_n * q->d->subs_n);
+        v.p = bh_new_n(a, struct bh_dra_verdict, (c.cands_n + open_slices(c.m)) * q->d->subs_n);
         explain_node(&c, add_verdict, &v);
+        explain_others(&c, add_verdict, &v);
     }
     *ret = v.p;
     return v.n;
