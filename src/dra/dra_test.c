@@ -202,6 +202,21 @@ BH_TEST(pool_of_counters_elsewhere) /* is seen from every node, and so are its f
     world_done(&w);
 }
 
+BH_TEST(pool_selected_by_nothing_known) /* P12 */
+{
+    struct world w;
+
+    begin(&w);
+    claim(&w, "one", 1, "");
+    claim(&w, "two", 2, "");
+    slice_full(&w, "s1", "d", "p", 1, 2, "", "devices: [{name: a}]");
+    slice_full(&w, "s2", "d", "p", 1, 2, "nodeName: n1", "devices: [{name: b}]");
+    /* It gives nothing, but the pool is complete with it. */
+    WANT(&w, "n1", "default/one", "d/p/b");
+    WANT_OUT(&w, "n1", "default/two", BH_DRA_NO_SOLUTION, "");
+    world_done(&w);
+}
+
 BH_TEST(pool_order) /* P8, P9, P10 */
 {
     struct world w;
