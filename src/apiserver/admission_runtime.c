@@ -29,6 +29,8 @@ static int find_class(struct bh_rq *rq, const struct bh_core_v1_pod *p,
     *ret = NULL;
     if (!p->spec.has_runtime_class_name)
         return 0;
+    if (p->spec.runtime_class_name.n == 0)
+        return bh_fail_plain(rq, "resource name may not be empty");
     *ret = head_of(rq, "node.k8s.io", "runtimeclasses", BH_S(""), p->spec.runtime_class_name);
     if (*ret)
         return 0;

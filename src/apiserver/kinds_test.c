@@ -134,6 +134,58 @@ BH_TEST(kinds_the_scale_is_applied)
     ts_stop(&t);
 }
 
+#define DAEMONS    "/apis/apps/v1/namespaces/default/daemonsets"
+#define COUNTED(n) "\"deprecated.daemonset.template.generation\":\"" n "\""
+
+BH_TEST(kinds_daemons_count_the_changes_of_their_template)
+{
+    struct ts t;
+
+    ts_start(&t, 1);
+    BH_EQ(ts_call(&t, "POST", DAEMONS, set), 201);
+    BH_CHECK(ts_has(&t, COUNTED("1")) && ts_has(&t, "\"generation\":1"));
+    BH_EQ(patch(&t, DAEMONS "/s", "{\"spec\":{\"minReadySeconds\":3}}"), 200);
+    BH_CHECK(ts_has(&t, COUNTED("1")) && ts_has(&t, "\"generation\":2"));
+    BH_EQ(patch(&t, DAEMONS "/s",
+                "{\"metadata\":{\"annotations\":null},\"spec\":{\"template\":{\"spec\":{"
+                "\"terminationGracePeriodSeconds\":1}}}}"),
+          200);
+    BH_CHECK(ts_has(&t, COUNTED("2")) && ts_has(&t, "\"generation\":3"));
+    BH_EQ(patch(&t, DAEMONS "/s/status", "{\"status\":{\"numberReady\":1}}"), 200);
+    BH_CHECK(ts_has(&t, COUNTED("2")) && ts_has(&t, "\"numberReady\":1"));
+    ts_stop(&t);
+}
+
+BH_TEST(kinds_addresses_of_endpoints)
+{
+    static const char slices[] = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    static const struct {
+        const char *type, *address, *why; /* NULL: it is fine */
+    } table[] = {
+        {"IPv4", "10.1.2.3", NULL},
+        {"IPv4", "fd00::1", "must be an IPv4 address"},
+        {"IPv4", "127.0.0.1", "may not be in the loopback range"},
+        {"IPv4", "10.01.2.3", "must not have leading 0s"},
+        {"IPv6", "fd00::1", NULL},
+        {"IPv6", "FD00::1", "must be in canonical form"},
+        {"FQDN", "a.example.com", NULL},
+        {"FQDN", "a", "should be a domain with at least two segments"},
+    };
+    char body[256];
+    struct ts t;
+
+    ts_start(&t, 1);
+    for (size_t i = 0; i < BH_COUNT(table); i++) {
+        (void)snprintf(body, sizeof(body),
+                       "{\"metadata\":{\"name\":\"s%zu\"},\"addressType\":\"%s\",\"endpoints\":[{"
+                       "\"addresses\":[\"%s\"]}]}",
+                       i, table[i].type, table[i].address);
+        BH_EQ(ts_call(&t, "POST", slices, body), table[i].why ? 422 : 201);
+        BH_CHECK(!table[i].why || ts_has(&t, table[i].why));
+    }
+    ts_stop(&t);
+}
+
 static const char plain_pod[] =
     "{\"metadata\":{\"name\":\"p\",\"labels\":{\"app\":\"x\"}},\"spec\":{"
     "\"nodeName\":\"n\",\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}";

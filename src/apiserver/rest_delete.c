@@ -618,9 +618,9 @@ int bh_rest_evict(struct bh_rq *rq, struct bh_obj *old,
 
     rq->dry_run |= dry;
     if (r == 0)
-        r = check_preconditions(rq, old, o);
-    if (r == 0)
         r = bh_budget_take(rq, old);
+    if (r == 0) /* told after the budget was asked, as upstream does */
+        r = check_preconditions(rq, old, o);
     if (r < 0)
         return r;
     prepare(rq, old, o, &d);

@@ -232,6 +232,9 @@ int bh_rest_eviction(struct bh_rq *rq, bh_pipeline_done done)
     if (r < 0)
         return r;
     e = msg;
+    r = bh_check_namespace(rq, &e->metadata);
+    if (r < 0)
+        return r;
     if (!bh_str_eq(e->metadata.name, rq->ri.name))
         return bh_fail_msg(rq, BH_E_BAD_REQUEST,
                            "name in URL does not match name in Eviction object");

@@ -3,6 +3,8 @@
 
 #include "api/gen/apps_v1.h"
 #include "api/gen/core_v1.h"
+#include "api/gen/discovery_v1.h"
+#include "api/gen/meta_v1.h"
 #include "api/gen/policy_v1.h"
 #include "api/label_selector.h"
 #include "base/arena.h"
@@ -132,6 +134,94 @@ CELL(dep_containers, DEP, list_cell(&o->spec.template.spec.containers, false, ou
 CELL(dep_images, DEP, list_cell(&o->spec.template.spec.containers, true, out))
 CELL(dep_selector, DEP, selector_cell(o->spec.selector, "", out))
 
+#define DS  bh_apps_v1_daemon_set
+#define REV bh_apps_v1_controller_revision
+#define TPL bh_core_v1_pod_template
+
+CELL(ds_desired, DS, bh_buf_add_i64(out, o->status.desired_number_scheduled))
+CELL(ds_current, DS, bh_buf_add_i64(out, o->status.current_number_scheduled))
+CELL(ds_ready, DS, bh_buf_add_i64(out, o->status.number_ready))
+CELL(ds_updated, DS, bh_buf_add_i64(out, o->status.updated_number_scheduled))
+CELL(ds_available, DS, bh_buf_add_i64(out, o->status.number_available))
+CELL(ds_nodes, DS, labels_cell(&o->spec.template.spec.node_selector, out))
+CELL(ds_containers, DS, list_cell(&o->spec.template.spec.containers, false, out))
+CELL(ds_images, DS, list_cell(&o->spec.template.spec.containers, true, out))
+CELL(ds_selector, DS, selector_cell(o->spec.selector, "<none>", out))
+CELL(template_containers, TPL, list_cell(&o->template.spec.containers, false, out))
+CELL(template_images, TPL, list_cell(&o->template.spec.containers, true, out))
+CELL(template_labels, TPL, labels_cell(&o->template.metadata.labels, out))
+CELL(revision_number, REV, bh_buf_add_i64(out, o->revision))
+
+static void revision_controller(const void *obj, struct bh_time now, struct bh_buf *out)
+{
+    const struct REV *o = obj;
+    BH_AUTO_BUF b = {0};
+
+    (void)now;
+    for (size_t i = 0; i < o->metadata.owner_references.n; i++) {
+        const struct bh_meta_v1_owner_reference *r = &o->metadata.owner_references.p[i];
+        ptrdiff_t at = bh_str_chr(r->api_version, '/', 0);
+
+        if (!r->has_controller || !r->controller)
+            continue;
+        for (size_t k = 0; k < r->kind.n; k++)
+            bh_buf_addc(&b, (char)(r->kind.p[k] | 0x20)); /* kinds are letters */
+        if (at > 0)
+            bh_buf_addf(&b, ".%.*s", (int)at, r->api_version.p);
+        bh_buf_addf(&b, "/%.*s", BH_SF(r->name));
+        bh_cell_str(out, bh_buf_str(&b));
+        return;
+    }
+    bh_cell_str(out, BH_S("<none>"));
+}
+
+/* ---- endpoints ---- */
+
+#define SHOWN 3 /* how many are listed before the rest is counted */
+
+static void listed(struct bh_buf *b, size_t n, struct bh_buf *out)
+{
+    if (n > SHOWN)
+        bh_buf_addf(b, " + %zu more...", n - SHOWN);
+    bh_cell_str(out, b->n ? bh_buf_str(b) : BH_S("<unset>"));
+}
+
+static void slice_ports(const void *obj, struct bh_time now, struct bh_buf *out)
+{
+    const struct bh_discovery_v1_endpoint_slice *o = obj;
+    BH_AUTO_BUF b = {0};
+
+    (void)now;
+    for (size_t i = 0; i < o->ports.n && i < SHOWN; i++) {
+        const struct bh_discovery_v1_endpoint_port *p = &o->ports.p[i];
+
+        bh_buf_addz(&b, i ? "," : "");
+        if (p->has_port)
+            bh_buf_addf(&b, "%d", (int)p->port);
+        else
+            bh_buf_adds(&b, p->has_name ? p->name : BH_S("*"));
+    }
+    listed(&b, o->ports.n, out);
+}
+
+static void slice_addresses(const void *obj, struct bh_time now, struct bh_buf *out)
+{
+    const struct bh_discovery_v1_endpoint_slice *o = obj;
+    BH_AUTO_BUF b = {0};
+    size_t n = 0;
+
+    (void)now;
+    for (size_t i = 0; i < o->endpoints.n; i++)
+        for (size_t k = 0; k < o->endpoints.p[i].addresses.n; k++) {
+            if (n < SHOWN)
+                bh_buf_addf(&b, "%s%.*s", n ? "," : "", BH_SF(o->endpoints.p[i].addresses.p[k]));
+            n++;
+        }
+    listed(&b, n, out);
+}
+
+CELL(slice_type, bh_discovery_v1_endpoint_slice, bh_cell_str(out, o->address_type))
+
 /* ---- services ---- */
 
 static struct bh_str ingress_name(const struct bh_core_v1_load_balancer_ingress *i)
@@ -224,6 +314,23 @@ const struct bh_column_entry bh_columns_workload[] = {
     {"deployment_containers", dep_containers},
     {"deployment_images", dep_images},
     {"deployment_selector", dep_selector},
+    {"daemonset_desired", ds_desired},
+    {"daemonset_current", ds_current},
+    {"daemonset_ready", ds_ready},
+    {"daemonset_up_to_date", ds_updated},
+    {"daemonset_available", ds_available},
+    {"daemonset_node_selector", ds_nodes},
+    {"daemonset_containers", ds_containers},
+    {"daemonset_images", ds_images},
+    {"daemonset_selector", ds_selector},
+    {"controllerrevision_controller", revision_controller},
+    {"controllerrevision_revision", revision_number},
+    {"podtemplate_containers", template_containers},
+    {"podtemplate_images", template_images},
+    {"podtemplate_pod_labels", template_labels},
+    {"endpointslice_addresstype", slice_type},
+    {"endpointslice_ports", slice_ports},
+    {"endpointslice_endpoints", slice_addresses},
     {"service_type", service_type},
     {"service_cluster_ip", service_ip},
     {"service_external_ip", service_external},

@@ -285,6 +285,12 @@ def scheduling_kinds():
         out = k("apply", "-f", "-", stdin=text({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}))
         check(out == "%s.apps/%s created\n" % (kind.lower(), name), "apply of a " + kind, out)
         check(name in k("describe", kind.lower(), name), "describe of a " + kind)
+    spec = {"selector": {"matchLabels": {"app": "w"}}, "template": dict(tpl, spec=dict(tpl["spec"], nodeSelector={"disk": "ssd"}))}
+    k("apply", "-f", "-", stdin=text({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "ds"}, "spec": spec}))
+    check(re.search(r"ds +0 +0 +0 +0 +0 +disk=ssd ", k("get", "ds")) and "Name:           ds" in k("describe", "ds", "ds"), "a daemon set")
+    k("create", "-f", "-", stdin=text({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "es"}, "addressType": "IPv4",
+                                       "endpoints": [{"addresses": ["10.1.2.3"]}], "ports": [{"port": 80}]}))
+    check(re.search(r"es +IPv4 +80 +10\.1\.2\.3 ", k("get", "endpointslices")), "table of endpoint slices")
     k("create", "-f", "-", stdin=text({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "rc"}, "spec": {"template": tpl}}))
     check(re.search(r"rs +2 +0 +0 +\S+ +main +registry.local/app:1 +app=w", k("get", "rs", "-o", "wide")), "table of replica sets")
     check(re.search(r"rc +1 +0 +0 +\S+ +main +registry.local/app:1 +app=w", k("get", "rc", "-o", "wide")), "table of replication controllers")

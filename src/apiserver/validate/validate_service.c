@@ -211,7 +211,7 @@ static bool within(const struct bh_ip *ip, const char *cidr)
            bh_ip_in_cidr(ip, &net, bits);
 }
 
-static void ordinary_address(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
+void bh_v_ordinary_address(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
 {
     struct bh_ip ip;
 
@@ -544,7 +544,7 @@ static void service(struct bh_field_errs *e, const struct bh_core_v1_service *s,
 
         address(e, at, s->spec.external_ips.p[i], old ? &old->spec.external_ips : &none);
         if (e->n == before)
-            ordinary_address(e, at, s->spec.external_ips.p[i]);
+            bh_v_ordinary_address(e, at, s->spec.external_ips.p[i]);
     }
     if (!BH_V_ONE_OF(s->spec.type, "ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))
         BH_V_NOT_SUPPORTED(e, BH_FP(spec_at, "type"), s->spec.type, "ClusterIP", "ExternalName",

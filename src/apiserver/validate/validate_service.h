@@ -12,5 +12,7 @@ bool bh_v_same_strs(const struct bh_str_vec *x, const struct bh_str_vec *y);
 /* Addresses, families and policy among themselves. */
 void bh_v_service_addresses(struct bh_field_errs *e, const struct bh_core_v1_service *s,
                             const struct bh_core_v1_service *old);
+/* One that other machines can reach. */
+void bh_v_ordinary_address(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s);
 
 #endif

@@ -590,6 +590,9 @@ const struct bh_default_rule bh_defaults_workload[] = {
     {"v1", "ReplicationController", default_replication_controller},
     {"apps/v1", "Deployment", default_deployment},
     {"apps/v1", "StatefulSet", bh_v_stateful_default},
+    {"apps/v1", "DaemonSet", bh_v_daemon_default},
+    {"v1", "PodTemplate", bh_v_pod_template_default},
     {"v1", "Service", bh_v_service_default},
+    {"discovery.k8s.io/v1", "EndpointSlice", bh_v_endpoints_default},
 };
 const size_t bh_defaults_workload_n = BH_COUNT(bh_defaults_workload);
