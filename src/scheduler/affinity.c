@@ -170,6 +170,23 @@ static bool matches_all(const struct bh_scheduler *s, const struct term_vec *v,
     return v->n > 0;
 }
 
+bool sched_affinity_concerns(const struct bh_scheduler *s, const struct spod *waiting,
+                             const struct spod *other)
+{
+    const struct pod_terms *mine = waiting->terms, *its = other->terms;
+
+    for (size_t i = 0; mine && i < mine->need.n; i++)
+        if (matches(s, &mine->need.p[i], other))
+            return true;
+    for (size_t i = 0; mine && i < mine->refuse.n; i++)
+        if (matches(s, &mine->refuse.p[i], other))
+            return true;
+    for (size_t i = 0; its && i < its->refuse.n; i++)
+        if (matches(s, &its->refuse.p[i], waiting))
+            return true;
+    return false;
+}
+
 static void tally_add(struct tally *t, struct bh_str value, int64_t by)
 {
     intptr_t v = (intptr_t)bh_map_get(&t->by_value, value);

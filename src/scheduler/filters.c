@@ -113,16 +113,14 @@ static bool listed(const struct bh_str_vec *v, struct bh_str s)
     return false;
 }
 
-/* Extended resources that the profile leaves to others to count. */
-static bool ignored(const struct cycle *c, uint32_t id)
+bool sched_res_ignored(const struct bh_scheduler *s, const struct sched_profile *p, uint32_t id)
 {
-    const struct sched_profile *p = c->prof;
     struct bh_str name;
     ptrdiff_t slash;
 
-    if (id < RES_FIXED || (!p->ignored.n && !p->ignored_groups.n))
+    if (!p || id < RES_FIXED || (!p->ignored.n && !p->ignored_groups.n))
         return false;
-    name = c->s->res_names[id];
+    name = s->res_names[id];
     slash = bh_str_find(name, BH_S("/"));
     if (slash < 0 || bh_str_find(name, BH_S("kubernetes.io/")) >= 0)
         return false;
@@ -150,7 +148,7 @@ static enum verdict filter_fit(struct cycle *c, const struct snode *n)
             all = all < 0 ? 0 : all;
             used = sched_node_xused(n, r->id);
         }
-        if (r->v <= all - used || ignored(c, r->id) ||
+        if (r->v <= all - used || sched_res_ignored(c->s, c->prof, r->id) ||
             (r->id >= RES_FIXED && sched_ext_serves(c, n, r->id)))
             continue;
         w = sched_fail(c, PL_RESOURCES_FIT, r->v > all ? V_UNRESOLVABLE : V_UNSCHEDULABLE,

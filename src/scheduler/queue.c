@@ -325,76 +325,7 @@ struct spod *sched_queue_pop(struct bh_scheduler *s)
     return pod;
 }
 
-/* ---- hints ---- */
-
-/* Which events can help a pod that the plugin refused. */
-static const uint32_t interests[PL__MAX] = {
-    [PL_NONE] = EV_NODE_ADD,
-    [PL_NODE_UNSCHEDULABLE] = EV_NODE_ADD | EV_NODE_TAINT | EV_SELF,
-    [PL_TAINT_TOLERATION] = EV_NODE_ADD | EV_NODE_TAINT | EV_SELF,
-    [PL_NODE_AFFINITY] = EV_NODE_ADD | EV_NODE_LABEL | EV_SELF,
-    [PL_NODE_PORTS] = EV_NODE_ADD | EV_POD_GONE,
-    [PL_RESOURCES_FIT] =
-        EV_NODE_ADD | EV_NODE_ALLOCATABLE | EV_POD_GONE | EV_POD_SMALLER | EV_CLASS | EV_SELF,
-    [PL_VOLUME_RESTRICTIONS] = EV_NODE_ADD | EV_POD_GONE | EV_VOLUME,
-    [PL_NODE_VOLUME_LIMITS] = EV_NODE_ADD | EV_POD_GONE | EV_VOLUME,
-    [PL_VOLUME_BINDING] = EV_NODE_ADD | EV_NODE_LABEL | EV_VOLUME,
-    [PL_VOLUME_ZONE] = EV_NODE_ADD | EV_NODE_LABEL | EV_VOLUME,
-    [PL_TOPOLOGY_SPREAD] = EV_NODE_ADD | EV_NODE_LABEL | EV_NODE_TAINT | EV_POD_ADD | EV_POD_GONE |
-                           EV_POD_LABEL | EV_SELF,
-    [PL_INTER_POD_AFFINITY] = EV_NODE_ADD | EV_NODE_LABEL | EV_POD_ADD | EV_POD_GONE |
-                              EV_POD_LABEL | EV_NAMESPACE | EV_SELF,
-    [PL_DYNAMIC_RESOURCES] =
-        EV_NODE_ADD | EV_NODE_LABEL | EV_NODE_ALLOCATABLE | EV_CLAIM | EV_SLICE | EV_CLASS,
-    [PL_NODE_FEATURES] = EV_NODE_ADD | EV_NODE_FEATURE | EV_SELF,
-};
-
-/* Whether the node has room for the waiting pod's requests now. What devices may serve is left to
- * them. */
-static bool room(const struct bh_scheduler *s, const struct spod *pod, const struct snode *n)
-{
-    if (!n || !n->obj)
-        return false;
-    if ((int64_t)n->pods.n + 1 > n->alloc[RES_PODS])
-        return false;
-    for (uint32_t i = 0; i < pod->req_n; i++) {
-        const struct res_amount *r = &pod->req[i];
-        int64_t all = r->id < RES_FIXED ? n->alloc[r->id] : sched_node_xalloc(n, r->id);
-        int64_t used = r->id < RES_FIXED ? n->used[r->id] : sched_node_xused(n, r->id);
-
-        if (r->v > all - used && (r->id < RES_FIXED || all > 0 ||
-                                  !bh_dra_class_of_resource(s->model, s->res_names[r->id]).n))
-            return false;
-    }
-    return true;
-}
-
-static bool ports_freed(const struct spod *waiting, const struct spod *gone)
-{
-    if (!gone)
-        return true;
-    for (uint32_t i = 0; i < waiting->ports_n; i++)
-        for (uint32_t k = 0; k < gone->ports_n; k++)
-            if (sched_ports_conflict(&waiting->ports[i], &gone->ports[k]))
-                return true;
-    return false;
-}
-
-static bool helps(const struct bh_scheduler *s, const struct spod *pod, enum plugin pl,
-                  const struct happening *h)
-{
-    if (!(interests[pl] & h->ev))
-        return false;
-    if (h->ev & (EV_POD_GONE | EV_POD_SMALLER | EV_NODE_ALLOCATABLE) && pl == PL_RESOURCES_FIT)
-        return room(s, pod, h->node);
-    if (h->ev == EV_POD_GONE && pl == PL_NODE_PORTS)
-        return ports_freed(pod, h->pod);
-    if (h->ev == EV_POD_GONE && (pl == PL_VOLUME_RESTRICTIONS || pl == PL_NODE_VOLUME_LIMITS))
-        return sched_volume_pod_gone_helps(pod, pl, h->pod);
-    if (h->ev == EV_VOLUME)
-        return sched_volume_helps(pod, pl, h);
-    return true;
-}
+/* ---- waking ---- */
 
 static void wake(struct bh_scheduler *s, struct spod *pod)
 {
@@ -411,7 +342,7 @@ static void wake_all(struct bh_scheduler *s, const struct happening *h)
 
     s->epoch++;
     for (uint32_t pl = 0; pl < PL__MAX; pl++)
-        if (s->waiting_by[pl] && interests[pl] & h->ev)
+        if (s->waiting_by[pl] && sched_hint_interests((enum plugin)pl) & h->ev)
             hopeful |= 1u << pl;
     if (!hopeful)
         return;
@@ -422,7 +353,7 @@ static void wake_all(struct bh_scheduler *s, const struct happening *h)
         for (uint32_t left = pod->rejected_by & hopeful; left; left &= left - 1) {
             enum plugin pl = (enum plugin)__builtin_ctz(left);
 
-            if (!helps(s, pod, pl, h))
+            if (!sched_hint(s, pod, pl, h))
                 continue;
             bh_log(BH_DEBUG, "pod may fit now", BH_STR("pod", pod->obj->name),
                    BH_I64("event", h->ev), BH_I64("plugin", pl));

@@ -335,6 +335,11 @@ void sched_dequeue(struct bh_scheduler *s, struct spod *pod);
 /* After a failed attempt. */
 void sched_requeue(struct bh_scheduler *s, struct spod *pod, uint32_t rejected_by, bool error);
 void sched_happened(struct bh_scheduler *s, const struct happening *h);
+/* Which events can help a pod that the plugin refused (bits of enum event), and whether one does.
+ */
+uint32_t sched_hint_interests(enum plugin pl);
+bool sched_hint(const struct bh_scheduler *s, const struct spod *pod, enum plugin pl,
+                const struct happening *h);
 void sched_wake_self(struct bh_scheduler *s, struct spod *pod, const struct bh_obj *old);
 struct spod *sched_queue_pop(struct bh_scheduler *s);
 void sched_turn_soon(struct bh_scheduler *s);
@@ -453,6 +458,8 @@ void sched_fail_text_n(struct cycle *c, struct bh_str text, uint32_t n);
 int sched_error(struct cycle *c, enum plugin pl, const char *fmt, ...) BH_PRINTF(3, 4);
 /* Whether the pod's nodeSelector and required node affinity take this node. */
 bool sched_node_selected(const struct spod *pod, const struct snode *n);
+/* Extended resources that the profile leaves to others to count. */
+bool sched_res_ignored(const struct bh_scheduler *s, const struct sched_profile *p, uint32_t id);
 /* Whether the node has a taint that keeps the pod away. */
 bool sched_untolerated(const struct spod *pod, const struct snode *n);
 /* All filters but the claims'; pods nominated there count as if they ran. */
@@ -524,11 +531,15 @@ void sched_selector_like(struct bh_arena *a, struct bh_label_selector *sel,
 void sched_affinity_prefilter(struct cycle *c);
 void sched_affinity_change(struct cycle *c, const struct spod *pod, const struct snode *n, int by);
 enum verdict sched_affinity_filter(struct cycle *c, const struct snode *n);
+/* Whether a pod that came or left bears on whom the waiting pod may stand beside. */
+bool sched_affinity_concerns(const struct bh_scheduler *s, const struct spod *waiting,
+                             const struct spod *other);
 bool sched_affinity_score(struct cycle *c, int64_t *v);
 void sched_spread_prefilter(struct cycle *c);
 void sched_spread_change(struct cycle *c, const struct spod *pod, const struct snode *n, int by);
 enum verdict sched_spread_filter(struct cycle *c, const struct snode *n);
 bool sched_spread_score(struct cycle *c, int64_t *v);
+bool sched_spread_concerns(const struct spod *waiting, const struct spod *other);
 bool sched_spread_scores(struct cycle *c); /* whether it would give any */
 bool sched_owner_selector(struct cycle *c, struct bh_label_selector *sel);
 bool sched_volumes_prefilter(struct cycle *c);

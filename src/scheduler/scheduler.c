@@ -445,8 +445,13 @@ static void slice_added(void *arg, struct bh_obj *o)
 
 static void slice_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
 {
-    (void)old;
-    slice_added(arg, o);
+    struct bh_scheduler *s = arg;
+    const struct bh_resource_v1_resource_slice *a = bh_obj_struct(old), *b = bh_obj_struct(o);
+
+    if (bh_msg_equal(&bh_resource_v1_resource_slice_spec_type, &a->spec, &b->spec))
+        bh_dra_slice_put(s->model, o); /* it looks into the newest object */
+    else
+        slice_added(arg, o);
 }
 
 static void slice_deleted(void *arg, struct bh_obj *last)

@@ -301,6 +301,26 @@ static void count_domains(struct cycle *c, struct constraint *soft, size_t n, bo
 
 /* Raw scores of the candidates (larger is worse) into v, -1 for those left out; false when nothing
  * is asked. */
+bool sched_spread_concerns(const struct spod *waiting, const struct spod *other)
+{
+    const struct bh_core_v1_topology_spread_constraint_vec *own =
+        &waiting->p->spec.topology_spread_constraints;
+    BH_AUTO_ARENA a = bh_arena_new(0);
+
+    if (!own->n) /* by the profile's constraints */
+        return true;
+    if (!bh_str_eq(waiting->obj->ns, other->obj->ns))
+        return false;
+    for (size_t i = 0; i < own->n; i++) {
+        struct bh_label_selector sel;
+
+        sched_selector(a, own->p[i].label_selector, &sel);
+        if (bh_label_selector_match(&sel, &other->obj->labels))
+            return true;
+    }
+    return false;
+}
+
 bool sched_spread_scores(struct cycle *c)
 {
     struct bh_label_selector sel;
