@@ -79,14 +79,14 @@ void sched_failures_done(struct bh_scheduler *s)
     bh_map_done(&s->failures);
 }
 
-void sched_failure_note(struct bh_scheduler *s, const struct spod *pod, uint32_t rejected_by,
-                        struct bh_str message)
+uint64_t sched_failure_note(struct bh_scheduler *s, const struct spod *pod, uint32_t rejected_by,
+                            struct bh_str message)
 {
     uint64_t kind = kind_of(s, pod);
     struct failure *f;
 
     if (!kind)
-        return;
+        return 0;
     if (s->failures.n >= KINDS_MAX)
         sched_failures_done(s);
     f = bh_map_get(&s->failures, key_of(&kind));
@@ -96,5 +96,6 @@ void sched_failure_note(struct bh_scheduler *s, const struct spod *pod, uint32_t
     }
     bh_free((void *)(uintptr_t)f->message.p);
     s->failures_epoch = s->epoch;
-    *f = (struct failure){s->epoch, rejected_by, {bh_strdup_c(message), message.n}};
+    *f = (struct failure){s->epoch, kind, rejected_by, {bh_strdup_c(message), message.n}};
+    return kind;
 }

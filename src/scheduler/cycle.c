@@ -312,6 +312,7 @@ struct bh_str sched_failure_text(struct cycle *c)
 static void failed(struct cycle *c)
 {
     bool error = c->err.code != BH_OK;
+    uint64_t kind = 0;
     struct bh_str m;
 
     if (error || !c->s->nodes.n)
@@ -326,9 +327,10 @@ static void failed(struct cycle *c)
         c->rejected_by = 1u << PL_NONE;
     /* A pod that something is being freed for is not like the others. */
     if (!c->pod->nominated && !c->prefilter_msg.n && !c->ext && c->s->nodes.n)
-        sched_failure_note(c->s, c->pod, c->rejected_by, m);
+        kind = sched_failure_note(c->s, c->pod, c->rejected_by, m);
     sched_requeue(c->s, c->pod, c->rejected_by, false);
     sched_say(c->s, c->pod, "Unschedulable", m, true);
+    sched_herd_failed(c->s, c->pod, kind, bh_str_hash(m));
 }
 
 const struct candidate *sched_decide(struct cycle *c)
@@ -371,6 +373,7 @@ static void attempt(struct bh_scheduler *s, struct spod *pod)
     if (f) {
         sched_requeue(s, pod, f->rejected_by, false);
         sched_say(s, pod, "Unschedulable", f->message, true);
+        sched_herd_failed(s, pod, f->kind, bh_str_hash(f->message));
         return;
     }
     k = sched_decide(&c);
@@ -380,6 +383,7 @@ static void attempt(struct bh_scheduler *s, struct spod *pod)
     }
     sched_node_add_pod(s, k->node, pod);
     sched_commit(&c, k, NULL);
+    sched_herd_next(s, pod);
 }
 
 void sched_attempt(struct bh_scheduler *s, struct spod *pod)

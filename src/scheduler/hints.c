@@ -75,10 +75,8 @@ static bool became_selected(const struct spod *pod, const struct happening *h)
 
     if (pod->prof && pod->prof->added_affinity)
         return true;
-    if (!h->node || !h->node->obj || !sched_node_selected(pod, h->node))
+    if (!h->old || !h->node || !h->node->obj || !sched_node_selected(pod, h->node))
         return false;
-    if (!h->old)
-        return true;
     was.name = h->old->name;
     was.obj = bh_obj_ref(h->old);
     before = sched_node_selected(pod, &was);
@@ -158,7 +156,6 @@ static bool helps_fit(const struct bh_scheduler *s, const struct spod *pod,
     case EV_POD_GONE:
     case EV_POD_SMALLER:
     case EV_NODE_ALLOCATABLE:
-    case EV_NODE_ADD:
         return room(s, pod, h->node);
     case EV_CLASS:
         return class_serves(s, pod, h->obj);
@@ -172,7 +169,6 @@ static bool helps_devices(const struct spod *pod, const struct happening *h)
     switch (h->ev) {
     case EV_NODE_ALLOCATABLE:
         return asks_extended(pod);
-    case EV_NODE_ADD:
     case EV_NODE_LABEL:
         return !shut(pod, h->node);
     default:
@@ -196,15 +192,17 @@ bool sched_hint(const struct bh_scheduler *s, const struct spod *pod, enum plugi
 
     if (!(interests[pl] & h->ev))
         return false;
+    if (h->ev & (EV_NODE_ADD | EV_SELF))
+        return true; /* as upstream: a new node is in what pods are told, too */
     switch (pl) {
     case PL_NODE_UNSCHEDULABLE:
-        return h->ev == EV_SELF || ((!was || cordoned(pod, was)) && !cordoned(pod, h->node->n));
+        return was && cordoned(pod, was) && !cordoned(pod, h->node->n);
     case PL_TAINT_TOLERATION:
-        return h->ev == EV_SELF || ((!was || repelled(pod, was)) && !repelled(pod, h->node->n));
+        return was && repelled(pod, was) && !repelled(pod, h->node->n);
     case PL_NODE_AFFINITY:
-        return h->ev == EV_SELF || became_selected(pod, h);
+        return became_selected(pod, h);
     case PL_NODE_PORTS:
-        return h->ev == EV_NODE_ADD ? !shut(pod, h->node) : ports_freed(pod, h->pod);
+        return ports_freed(pod, h->pod);
     case PL_RESOURCES_FIT:
         return helps_fit(s, pod, h);
     case PL_VOLUME_RESTRICTIONS:

@@ -78,18 +78,6 @@ static void oak_is_uncordoned(struct world *w)
 {
     node_patch(w, "oak", "", "{\"spec\":{\"unschedulable\":null}}");
 }
-static void elm_comes_small(struct world *w)
-{
-    world_node(w, "elm", "1", "");
-}
-static void elm_comes_tainted(struct world *w)
-{
-    world_node(w, "elm", "64", "\"taints\":[{\"key\":\"k\",\"effect\":\"NoSchedule\"}]");
-}
-static void elm_comes_cordoned(struct world *w)
-{
-    world_node(w, "elm", "64", "\"unschedulable\":true");
-}
 static void claim_comes(struct world *w)
 {
     world_claim(w, "unrelated");
@@ -120,25 +108,26 @@ static const struct {
      .oak = "",
      .cpu = "8",
      .ask = "",
-     .useless = {guest_leaves, elm_comes_small, oak_is_relabelled, oak_grows_a_little, class_comes},
+     .useless = {guest_leaves, oak_is_annotated, oak_is_relabelled, oak_grows_a_little,
+                 class_comes},
      .useful = oak_grows},
     {.plugin = "TaintToleration",
      .oak = "\"taints\":[{\"key\":\"k\",\"effect\":\"NoSchedule\"}]",
      .cpu = "1",
      .ask = "",
-     .useless = {guest_leaves, elm_comes_tainted, oak_is_relabelled, oak_grows, oak_gets_a_taint},
+     .useless = {guest_leaves, stranger_comes, oak_is_relabelled, oak_grows, oak_gets_a_taint},
      .useful = oak_loses_its_taints},
     {.plugin = "NodeUnschedulable",
      .oak = "\"unschedulable\":true",
      .cpu = "1",
      .ask = "",
-     .useless = {guest_leaves, elm_comes_cordoned, oak_is_relabelled, oak_grows, oak_gets_a_taint},
+     .useless = {guest_leaves, stranger_comes, oak_is_relabelled, oak_grows, oak_gets_a_taint},
      .useful = oak_is_uncordoned},
     {.plugin = "NodeAffinity",
      .oak = "",
      .cpu = "1",
      .ask = "\"nodeSelector\":{\"tier\":\"fast\"}",
-     .useless = {guest_leaves, elm_comes_small, oak_is_relabelled, oak_grows, oak_gets_a_taint},
+     .useless = {guest_leaves, stranger_comes, oak_is_relabelled, oak_grows, oak_gets_a_taint},
      .useful = oak_is_fast},
     {.plugin = "NodePorts",
      .oak = "",
@@ -278,7 +267,6 @@ BH_TEST(ten_thousand_that_cannot_fit_cost_nothing)
         BH_EQ(world_delete(&w, &bh_core_v1_pod_kind, "default", name), 200);
     }
     guest_leaves(&w);
-    elm_comes_small(&w);
     oak_grows_a_little(&w);
     oak_is_relabelled(&w);
     world_run(&w, 2000);

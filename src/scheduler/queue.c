@@ -55,7 +55,7 @@ static void heap_down(struct pod_heap *h, size_t i)
     heap_set(h, i, x);
 }
 
-static void heap_add(struct pod_heap *h, struct spod *pod)
+void sched_heap_add(struct pod_heap *h, struct spod *pod)
 {
     if (h->n == h->cap) {
         h->cap = h->cap ? 2 * h->cap : 64;
@@ -65,7 +65,7 @@ static void heap_add(struct pod_heap *h, struct spod *pod)
     (void)heap_up(h, h->n - 1);
 }
 
-static void heap_del(struct pod_heap *h, struct spod *pod)
+void sched_heap_del(struct pod_heap *h, struct spod *pod)
 {
     size_t i = pod->heap_at - 1;
     struct spod *last = h->p[--h->n];
@@ -200,11 +200,14 @@ static void take_out(struct bh_scheduler *s, struct spod *pod)
     switch ((enum pod_where)pod->where) {
     case POD_ACTIVE:
     case POD_BACKOFF:
-        heap_del(heap_of(s, pod), pod);
+        sched_heap_del(heap_of(s, pod), pod);
+        pod->where = POD_OFF;
+        sched_herd_next(s, pod);
         break;
     case POD_WAITING:
         count_waiting(s, pod, false);
         bh_list_del(&pod->link);
+        sched_herd_leave(s, pod);
         refs_drop(s, pod);
         break;
     case POD_GATED:
@@ -221,7 +224,7 @@ static void take_out(struct bh_scheduler *s, struct spod *pod)
 static void activate(struct bh_scheduler *s, struct spod *pod)
 {
     pod->where = POD_ACTIVE;
-    heap_add(&s->active, pod);
+    sched_heap_add(&s->active, pod);
     sched_turn_soon(s);
 }
 
@@ -233,7 +236,7 @@ static void put_back(struct bh_scheduler *s, struct spod *pod)
         return;
     }
     pod->where = POD_BACKOFF;
-    heap_add(heap_of(s, pod), pod);
+    sched_heap_add(heap_of(s, pod), pod);
     backoff_rearm(s);
     if (!pod->failed_by_error)
         sched_turn_soon(s); /* an idle scheduler does not let it wait */
@@ -249,7 +252,7 @@ static void on_backoff(void *arg)
         while (heaps[i]->n && heaps[i]->p[0]->ready_ns <= now) {
             struct spod *pod = heaps[i]->p[0];
 
-            heap_del(heaps[i], pod);
+            sched_heap_del(heaps[i], pod);
             activate(s, pod);
         }
     backoff_rearm(s);
@@ -298,6 +301,7 @@ void sched_requeue(struct bh_scheduler *s, struct spod *pod, uint32_t rejected_b
     pod->seq = ++s->seq;
     if (error) {
         put_back(s, pod);
+        sched_herd_next(s, pod);
         return;
     }
     pod->where = POD_WAITING;
@@ -313,10 +317,10 @@ struct spod *sched_queue_pop(struct bh_scheduler *s)
     /* Back-off serves the others: it is cut short when there are none, or none as important. */
     if (s->active.n && (!s->backoff.n || s->backoff.p[0]->priority <= s->active.p[0]->priority)) {
         pod = s->active.p[0];
-        heap_del(&s->active, pod);
+        sched_heap_del(&s->active, pod);
     } else if (s->backoff.n) {
         pod = s->backoff.p[0];
-        heap_del(&s->backoff, pod);
+        sched_heap_del(&s->backoff, pod);
         backoff_rearm(s);
     } else {
         return NULL;
@@ -327,13 +331,28 @@ struct spod *sched_queue_pop(struct bh_scheduler *s)
 
 /* ---- waking ---- */
 
-static void wake(struct bh_scheduler *s, struct spod *pod)
+void sched_wake(struct bh_scheduler *s, struct spod *pod)
 {
     take_out(s, pod);
     if ((pod->p->spec.resource_claims.n || pod->gang) && held_back(s, pod))
         gate(s, pod); /* a claim of it went meanwhile: it has to come back first */
     else
         put_back(s, pod);
+}
+
+bool sched_helped(const struct bh_scheduler *s, const struct spod *pod, uint32_t by,
+                  const struct happening *h)
+{
+    for (uint32_t left = by; left; left &= left - 1) {
+        enum plugin pl = (enum plugin)__builtin_ctz(left);
+
+        if (!sched_hint(s, pod, pl, h))
+            continue;
+        bh_log(BH_DEBUG, "pod may fit now", BH_STR("pod", pod->obj->name), BH_I64("event", h->ev),
+               BH_I64("plugin", pl));
+        return true;
+    }
+    return false;
 }
 
 static void wake_all(struct bh_scheduler *s, const struct happening *h)
@@ -350,17 +369,10 @@ static void wake_all(struct bh_scheduler *s, const struct happening *h)
     {
         struct spod *pod = bh_container(it, struct spod, link);
 
-        for (uint32_t left = pod->rejected_by & hopeful; left; left &= left - 1) {
-            enum plugin pl = (enum plugin)__builtin_ctz(left);
-
-            if (!sched_hint(s, pod, pl, h))
-                continue;
-            bh_log(BH_DEBUG, "pod may fit now", BH_STR("pod", pod->obj->name),
-                   BH_I64("event", h->ev), BH_I64("plugin", pl));
-            wake(s, pod);
-            break;
-        }
+        if (sched_helped(s, pod, pod->rejected_by & hopeful, h))
+            sched_wake(s, pod);
     }
+    sched_herds_happened(s, h, hopeful);
 }
 
 /* Pods that name the claim. An event about nothing but what others wrote into it helps nobody. */
@@ -379,7 +391,7 @@ static void wake_of_claim(struct bh_scheduler *s, const struct bh_obj *claim, bo
         if (list[i]->where == POD_GATED)
             sched_enqueue(s, list[i]);
         else if (list[i]->where == POD_WAITING && changed)
-            wake(s, list[i]);
+            sched_wake(s, list[i]);
     }
     bh_free(list);
 }
@@ -432,7 +444,7 @@ void sched_wake_self(struct bh_scheduler *s, struct spod *pod, const struct bh_o
         sched_same_labels(&old->labels, &pod->obj->labels) &&
         o->status.resource_claim_statuses.n == n->status.resource_claim_statuses.n)
         return;
-    wake(s, pod);
+    sched_wake(s, pod);
 }
 
 static void on_flush(void *arg)
@@ -445,8 +457,9 @@ static void on_flush(void *arg)
         struct spod *pod = bh_container(it, struct spod, link);
 
         if (now - pod->ready_ns >= FLUSH_AFTER_NS)
-            wake(s, pod);
+            sched_wake(s, pod);
     }
+    sched_herds_flush(s, now - FLUSH_AFTER_NS);
     bh_timer_start(&s->flush_timer, FLUSH_EVERY_MS);
 }
 
@@ -454,6 +467,7 @@ void sched_queue_init(struct bh_scheduler *s)
 {
     bh_list_init(&s->waiting);
     bh_list_init(&s->gated);
+    bh_list_init(&s->herds);
     s->active.before = before_active;
     s->backoff.before = s->error_backoff.before = before_ready;
     bh_timer_init(&s->backoff_timer, s->loop, on_backoff, s);
@@ -469,4 +483,5 @@ void sched_queue_done(struct bh_scheduler *s)
     bh_free(s->backoff.p);
     bh_free(s->error_backoff.p);
     bh_map_done(&s->claim_pods);
+    bh_map_done(&s->herds_by_kind);
 }

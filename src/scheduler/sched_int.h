@@ -125,6 +125,8 @@ struct spod {
     uint64_t seq;           /* ties in order of arrival */
     struct bh_link link;    /* waiting, gated */
     uint32_t rejected_by;   /* bits of enum plugin */
+    struct herd *herd;      /* of pods that failed alike, while it waits */
+    struct herd *scout_of;  /* it tries for these, too */
     struct claim_ref *refs; /* gated or waiting: under each of its claims in s->claim_pods */
     uint32_t refs_n;
     uint64_t said;     /* hash of the last condition written, 0: none */
@@ -149,7 +151,7 @@ struct claim_ref {
 /* That a pod of one kind failed, and how: its likes fail in the same way until something happens.
  */
 struct failure {
-    uint64_t epoch;
+    uint64_t epoch, kind;
     uint32_t rejected_by;
     struct bh_str message; /* heap */
 };
@@ -255,7 +257,9 @@ struct bh_scheduler {
     struct bh_link volume_waits;             /* binds whose volumes are not bound yet */
 
     struct pod_heap active, backoff, error_backoff;
-    struct bh_link waiting, gated;
+    struct bh_link waiting, gated; /* waiting: those of no herd */
+    struct bh_link herds;
+    struct bh_map herds_by_kind; /* eight bytes -> struct herd */
     size_t waiting_n;
     size_t waiting_by[PL__MAX]; /* waiting pods that the plugin refused */
     struct bh_map gangs;        /* "ns/name" -> struct gang */
@@ -343,14 +347,31 @@ bool sched_hint(const struct bh_scheduler *s, const struct spod *pod, enum plugi
 void sched_wake_self(struct bh_scheduler *s, struct spod *pod, const struct bh_obj *old);
 struct spod *sched_queue_pop(struct bh_scheduler *s);
 void sched_turn_soon(struct bh_scheduler *s);
+void sched_wake(struct bh_scheduler *s, struct spod *pod); /* one that waits */
+/* Whether the event helps a pod that these plugins refused. */
+bool sched_helped(const struct bh_scheduler *s, const struct spod *pod, uint32_t by,
+                  const struct happening *h);
+void sched_heap_add(struct pod_heap *h, struct spod *pod);
+void sched_heap_del(struct pod_heap *h, struct spod *pod);
+
+/* ---- herd.c: waiting pods that failed alike ---- */
+/* The pod's attempt has failed and it waits again; kind 0: like no other. said: hash of the text.
+ */
+void sched_herd_failed(struct bh_scheduler *s, struct spod *pod, uint64_t kind, uint64_t said);
+/* It found a place, or will not try: the next one may. */
+void sched_herd_next(struct bh_scheduler *s, struct spod *pod);
+void sched_herd_leave(struct bh_scheduler *s, struct spod *pod);
+void sched_herds_happened(struct bh_scheduler *s, const struct happening *ev, uint32_t hopeful);
+void sched_herds_flush(struct bh_scheduler *s, int64_t before_ns); /* those that failed before */
+
 void sched_devices_freed(struct bh_scheduler *s);
 bool sched_same_labels(const struct bh_str_map *a, const struct bh_str_map *b);
 
 /* ---- alike.c: pods that ask for the same ---- */
 /* How a pod like this one failed, if nothing happened since that could help it; else NULL. */
 const struct failure *sched_failure(struct bh_scheduler *s, const struct spod *pod);
-void sched_failure_note(struct bh_scheduler *s, const struct spod *pod, uint32_t rejected_by,
-                        struct bh_str message);
+uint64_t sched_failure_note(struct bh_scheduler *s, const struct spod *pod, uint32_t rejected_by,
+                            struct bh_str message);
 void sched_failures_done(struct bh_scheduler *s);
 
 /* ---- cycle.c: one attempt ---- */
