@@ -157,14 +157,6 @@ static void annotate_nodes(struct sched_world *w)
     sched_world_wait(w);
 }
 
-static void settle(struct sched_world *w, double seconds)
-{
-    bool never = false;
-
-    for (double until = bench_now() + seconds; bench_now() < until;)
-        (void)bench_wait(sched_world_loop(w), &never, 0);
-}
-
 /* Every device is taken, and 10,000 pods more want one. */
 static void pending(struct sched_world *w)
 {
@@ -178,25 +170,28 @@ static void pending(struct sched_world *w)
         bh_scheduler_stats(sched_world_scheduler(w), &a, NULL);
         if (a.waiting == k->pods)
             break;
-        settle(w, 0.05);
+        sched_world_run(w, 0.05);
     }
     if (a.waiting != k->pods)
         bench_fail("%s: %zu pods wait", k->name, a.waiting);
     sched_world_report(w, "refused", (double)k->pods / (bench_now() - t), "pods/s");
-    settle(w, 1); /* what was said about them is written */
+    sched_world_settle(w); /* what was said about them is written */
     bh_scheduler_stats(sched_world_scheduler(w), &a, NULL);
     cpu = cpu_seconds();
-    for (double until = bench_now() + 1; bench_now() < until;) {
-        bool never = false;
-
-        (void)bench_wait(sched_world_loop(w), &never, 1);
-    }
+    sched_world_run(w, 1);
     sched_world_report(w, "idle", (cpu_seconds() - cpu) * 1e3, "ms/s");
     cpu = cpu_seconds();
     annotate_nodes(w);
     sched_world_report(w, "unrelated_event", (cpu_seconds() - cpu) / EVENTS * 1e3, "ms");
     bh_scheduler_stats(sched_world_scheduler(w), &b, NULL);
     sched_world_report(w, "attempts_after_unrelated_events", (double)(b.attempts - a.attempts), "");
+    (void)bh_client_delete(sched_world_client(w), &bh_core_v1_pod_kind, BH_S("default"),
+                           BH_S("pod-0"), (struct bh_str){NULL, 0}, 0, NULL, NULL);
+    sched_world_settle(w);
+    bh_scheduler_stats(sched_world_scheduler(w), &a, NULL);
+    sched_world_report(w, "scheduled_after_a_freed_device", (double)(a.scheduled - b.scheduled),
+                       "");
+    sched_world_report(w, "attempts_after_a_freed_device", (double)(a.attempts - b.attempts), "");
     sched_world_report(w, "memory", (double)bench_rss_kb(getpid()) / 1024, "MiB");
 }
 

@@ -91,6 +91,36 @@ void sched_world_wait(struct sched_world *w)
         bench_fail("%s: objects were not created", w->k->name);
 }
 
+static void stop_loop(void *arg)
+{
+    bh_loop_stop(arg);
+}
+
+void sched_world_run(struct sched_world *w, double seconds)
+{
+    struct bh_timer t;
+
+    bh_timer_init(&t, w->loop, stop_loop, w->loop);
+    bh_timer_start(&t, (int64_t)(seconds * 1e3));
+    bh_loop_run(w->loop);
+    bh_timer_stop(&t);
+}
+
+static uint64_t writes(const struct sched_world *w)
+{
+    return w->store ? bh_store_rev(w->store) : mem_api_writes(w->mem);
+}
+
+void sched_world_settle(struct sched_world *w)
+{
+    uint64_t before;
+
+    do {
+        before = writes(w);
+        sched_world_run(w, 0.5);
+    } while (writes(w) != before);
+}
+
 static void create(struct sched_world *w, const struct bh_kind *k, struct bh_str json)
 {
     struct bh_client_req req = {.verb = BH_VERB_CREATE, .kind = k, .body = json};
@@ -398,7 +428,7 @@ static struct sample sample(struct sched_world *w)
                        .cpu = cpu_now(CLOCK_PROCESS_CPUTIME_ID),
                        .thread = cpu_now(CLOCK_THREAD_CPUTIME_ID),
                        .user = w->mem ? mem_api_user_seconds(w->mem) : 0,
-                       .writes = w->store ? bh_store_rev(w->store) : mem_api_writes(w->mem)};
+                       .writes = writes(w)};
 
     bh_scheduler_stats(w->scheduler, &x.st, &x.dra);
     return x;
@@ -535,14 +565,12 @@ static void stop(struct sched_world *w)
 static void wait_ready(struct sched_world *w)
 {
     struct bh_scheduler_stats st;
-    bool never = false;
 
     for (int i = 0; i < 600; i++) {
         bh_scheduler_stats(w->scheduler, &st, NULL);
         if (st.ready && bh_informer_synced(w->pods))
             return;
-        for (double until = bench_now() + 0.1; bench_now() < until;)
-            (void)bench_wait(w->loop, &never, 0);
+        sched_world_run(w, 0.1);
     }
     bench_fail("%s: the scheduler did not become ready", w->k->name);
 }

@@ -43,6 +43,10 @@ struct bh_scheduler *sched_world_scheduler(struct sched_world *w);
 /* A create, patch or anything else; waits for all that were asked for. */
 void sched_world_call(struct sched_world *w, const void *client_req);
 void sched_world_wait(struct sched_world *w);
+/* Runs the loop for so long, without asking it anything meanwhile. */
+void sched_world_run(struct sched_world *w, double seconds);
+/* Until nobody has written for half a second. */
+void sched_world_settle(struct sched_world *w);
 /* Waits until a pod is being deleted; name as created ("pod-17"). */
 void sched_world_until_deleting(struct sched_world *w, const char *pod);
 void sched_world_report(struct sched_world *w, const char *what, double value, const char *unit);
