@@ -314,7 +314,7 @@ bool sched_spread_concerns(const struct spod *waiting, const struct spod *other)
     for (size_t i = 0; i < own->n; i++) {
         struct bh_label_selector sel;
 
-        sched_selector(a, own->p[i].label_selector, &sel);
+        bh_meta_selector(a, own->p[i].label_selector, &sel);
         if (bh_label_selector_match(&sel, &other->obj->labels))
             return true;
     }
