@@ -13,7 +13,8 @@ struct herd {
     struct pod_heap heap;
     struct spod *scout;
     bool more;            /* others may be helped too if the scout is */
-    uint64_t said;        /* hash of what they were told last */
+    uint64_t said;        /* hash of what the last one was told */
+    bool mixed;           /* others were told something else */
     uint32_t rejected_by; /* at the last failure */
     int64_t since_ns;     /* of the last failure */
 };
@@ -112,7 +113,7 @@ static void release(struct bh_scheduler *s, struct herd *h)
 void sched_herd_failed(struct bh_scheduler *s, struct spod *pod, uint64_t kind, uint64_t said)
 {
     struct herd *was = end_scout(pod), *h;
-    bool alike = was && was->kind == kind && was->said == said;
+    bool alike = was && was->kind == kind && was->said == said && !was->mixed;
 
     if (was && was->more && !alike && was->heap.n) {
         release(s, was); /* things changed for them, or what they should be told */
@@ -123,6 +124,7 @@ void sched_herd_failed(struct bh_scheduler *s, struct spod *pod, uint64_t kind, 
         return;
     join(s, pod, kind);
     h = pod->herd;
+    h->mixed |= h->heap.n > 1 && h->said != said;
     h->said = said;
 }
 
