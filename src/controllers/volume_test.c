@@ -211,3 +211,37 @@ BH_TEST(a_pod_gets_the_claims_that_it_carries)
     }
     tc_close(&t);
 }
+
+BH_TEST(a_bind_goes_on_where_it_was_left)
+{
+    struct tc t;
+    int bound = 0;
+
+    tc_open(&t, ALL);
+    for (int i = 0; i < 8; i++) {
+        volume(&t, tc_fmt(&t, "v%d", i), "1Gi", "");
+        claim(&t, tc_fmt(&t, "c%d", i), ",\"storageClassName\":\"\"");
+    }
+    for (int i = 0; i < 40; i++) { /* the server comes and goes, and so do the controllers */
+        t.f.calls = i % 3 == 0 ? FLAKY_REFUSE : FLAKY_PASS;
+        tc_run(&t, 1 + i % 4);
+        if (i % 7 == 6) {
+            t.f.calls = FLAKY_PASS;
+            tc_restart(&t);
+        }
+    }
+    t.f.calls = FLAKY_PASS;
+    tc_run(&t, 60000);
+    for (int i = 0; i < 8; i++) {
+        const struct bh_core_v1_persistent_volume_claim *c = pvc(&t, tc_fmt(&t, "c%d", i));
+        const struct bh_core_v1_persistent_volume *v =
+            c && c->spec.volume_name.n ? pv(&t, tc_fmt(&t, "%.*s", BH_SF(c->spec.volume_name)))
+                                       : NULL;
+
+        bound += v && v->spec.claim_ref && bh_pvc_bound(c) &&
+                 bh_str_eq(v->spec.claim_ref->uid, c->metadata.uid) &&
+                 bh_str_eqc(v->status.phase, "Bound") && bh_str_eqc(c->status.phase, "Bound");
+    }
+    BH_EQ(bound, 8);
+    tc_close(&t);
+}

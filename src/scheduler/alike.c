@@ -22,8 +22,8 @@ static uint64_t kind_of(struct bh_scheduler *s, const struct spod *pod)
     BH_AUTO_BUF b = {.max = 1u << 20};
     uint64_t h = 1;
 
-    if (pod->terms || pod->has_pvc || pod->ports_n || spec.topology_spread_constraints.n ||
-        pod->nominated || s->terms_pods)
+    if (pod->terms || pod->has_pvc || pod->has_disks || pod->ports_n ||
+        spec.topology_spread_constraints.n || pod->nominated || s->terms_pods)
         return 0;
     memset(&spec.resource_claims, 0, sizeof(spec.resource_claims));
     bh_msg_encode_json(&bh_core_v1_pod_spec_type, &spec, &b);

@@ -34,7 +34,7 @@ struct sched_vbind {
     uint64_t call;
     struct bh_timer timer;
     int64_t wait_ms, timeout_s;
-    bool waiting, bound;
+    bool waiting, bound, taken;
     void (*done)(void *arg, struct bh_str why);
     void *arg;
 };
@@ -354,9 +354,14 @@ struct sched_vbind *sched_vbind_new(struct cycle *c, const struct snode *n, stru
     struct sched_vbind *b;
     struct plan plan;
 
-    if (!c->volumes || !c->volumes->waiting_n || plan_on(c, n, &plan))
-        return NULL; /* the filter has just said that it can be done */
+    if (!c->volumes || !c->volumes->waiting_n)
+        return NULL;
     b = bh_new(a, struct sched_vbind);
+    /* The filter has said that it can be done; but another pod of the same group may have got the
+     * volume meanwhile. */
+    b->taken = plan_on(c, n, &plan) != 0;
+    if (b->taken)
+        plan.n = 0;
     b->s = c->s;
     b->arena = a;
     b->node = bh_str_dup(a, n->name);
@@ -632,7 +637,9 @@ static void on_timer(void *arg)
 {
     struct sched_vbind *b = arg;
 
-    if (b->waiting)
+    if (b->taken)
+        failed(b, "the volumes on node \"%.*s\" were given to another pod", BH_SF(b->node));
+    else if (b->waiting)
         failed(b, "binding volumes: context deadline exceeded");
     else
         go(b);
@@ -643,5 +650,8 @@ void sched_vbind_start(struct sched_vbind *b, void (*done)(void *arg, struct bh_
     b->done = done;
     b->arg = arg;
     bh_timer_init(&b->timer, b->s->loop, on_timer, b);
-    go(b);
+    if (b->taken)
+        bh_timer_start(&b->timer, 0);
+    else
+        go(b);
 }

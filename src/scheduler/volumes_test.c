@@ -1,4 +1,5 @@
 /* Volumes: what keeps a pod off a node, and claims that wait for their pod. */
+#include "api/gen/scheduling_v1alpha2.h"
 #include "api/gen/storage_v1.h"
 #include "client/volumes.h"
 #include "scheduler/world_test.h"
@@ -285,5 +286,46 @@ BH_TEST(a_driver_tells_where_it_has_room)
     c = world_get(&w, PVC, "default", "data");
     at = c ? bh_str_map_get(&c->metadata.annotations, BH_S(BH_VOL_SELECTED_NODE)) : NULL;
     BH_CHECK(at && bh_str_eqc(*at, "elm"));
+    world_done(&w);
+}
+
+/* Whom a volume is given to; empty: nobody. */
+static struct bh_str given_to(struct world *w, const char *volume_name)
+{
+    const struct bh_core_v1_persistent_volume *v = world_get(w, PV, "", volume_name);
+
+    return v && v->spec.claim_ref ? bh_str_dup(w->a, v->spec.claim_ref->name) : BH_S("");
+}
+
+BH_TEST(members_of_a_gang_do_not_share_a_volume)
+{
+    struct world w;
+    struct bh_str one, two;
+
+    world_init(&w);
+    node(&w, "oak");
+    class(&w, BH_VOL_NO_PROVISIONER);
+    volume(&w, "v1", "2Gi", "oak");
+    volume(&w, "v2", "3Gi", "oak");
+    claim(&w, "c1", "ReadWriteOnce", "");
+    claim(&w, "c2", "ReadWriteOnce", "");
+    BH_EQ(world_create(&w, &bh_scheduling_v1alpha2_pod_group_kind, "default",
+                       "{\"metadata\":{\"name\":\"g\"},\"spec\":{\"schedulingPolicy\":{\"gang\":{"
+                       "\"minCount\":2}}}}"),
+          201);
+    world_start(&w);
+    pod(&w, "p1", "c1", ",\"schedulingGroup\":{\"podGroupName\":\"g\"}");
+    pod(&w, "p2", "c2", ",\"schedulingGroup\":{\"podGroupName\":\"g\"}");
+    world_run(&w, 2000);
+    one = given_to(&w, "v1");
+    two = given_to(&w, "v2");
+    BH_CHECK(one.n && two.n && !bh_str_eq(one, two));
+    bound(&w, "c1", bh_str_eqc(one, "c1") ? "v1" : "v2");
+    world_run(&w, 500);
+    BH_STREQ(world_node_of(&w, "p1"), ""); /* together, or not at all */
+    bound(&w, "c2", bh_str_eqc(one, "c1") ? "v2" : "v1");
+    world_run(&w, 500);
+    BH_STREQ(world_node_of(&w, "p1"), "oak");
+    BH_STREQ(world_node_of(&w, "p2"), "oak");
     world_done(&w);
 }
