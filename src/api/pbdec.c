@@ -75,6 +75,7 @@ static int dec_time(struct bh_str in, struct bh_time *t, bool micro, struct bh_e
     }
     if (t->nsec < 0 || t->nsec > 999999999)
         t->nsec = 0;
+    t->nsec -= t->nsec % 1000; /* upstream keeps microseconds when it reads, as JSON does */
     if (bh_time_is_zero(*t))
         t->nsec = 1; /* 1970 itself, which is not "absent" */
     return rc;
