@@ -21,9 +21,11 @@ struct taint { /* heap strings */
 };
 
 struct device {
-    struct bh_link used;  /* in dt_index->used while somebody uses it */
-    struct bh_str key;    /* "driver/pool/device", heap */
-    struct taint *taints; /* NoExecute ones of its slice */
+    struct bh_link used;    /* in dt_index->used while somebody uses it */
+    struct bh_link in_pool; /* in the same while, among those of pools with its pool's name */
+    struct bh_str key;      /* "driver/pool/device", heap */
+    struct bh_str driver, pool, name; /* in key */
+    struct taint *taints;             /* NoExecute ones of its slice */
     size_t n_taints;
     struct bh_map users; /* claim keys -> the device itself (a set) */
     bool published;      /* in the latest generation of its pool */
@@ -40,6 +42,7 @@ struct dt_index {
     struct bh_map pools;   /* "driver/pool" -> struct pool */
     struct bh_map rules;   /* name -> struct bh_obj *, referenced */
     struct bh_link used;   /* devices with users: a rule need not look at the others */
+    struct bh_map by_pool; /* the same by the name of their pool -> struct bh_link * (a list) */
     bool confirm;          /* rules that are not confirmed do not count */
 };
 
@@ -64,6 +67,7 @@ static void taints_free(struct taint *t, size_t n)
 static void device_free(struct device *d)
 {
     bh_list_del(&d->used);
+    bh_list_del(&d->in_pool);
     taints_free(d->taints, d->n_taints);
     bh_map_done(&d->users);
     bh_free((void *)(uintptr_t)d->key.p);
@@ -96,6 +100,9 @@ struct dt_index *dt_index_free(struct dt_index *x)
         bh_free(p);
     }
     bh_map_done(&x->pools);
+    for (size_t it = 0; bh_map_next(&x->by_pool, &it, NULL, &v);)
+        bh_free(v);
+    bh_map_done(&x->by_pool);
     objs_free(&x->rules);
     bh_free(x);
     return NULL;
@@ -107,6 +114,19 @@ static struct bh_str device_key(struct bh_arena *a, struct bh_str driver, struct
     return bh_str_fmt(a, "%.*s/%.*s/%.*s", BH_SF(driver), BH_SF(pool), BH_SF(device));
 }
 
+/* Splits "driver/pool/device": neither driver nor device holds a slash, a pool may. */
+static void key_split(struct bh_str key, struct bh_str *driver, struct bh_str *pool,
+                      struct bh_str *device)
+{
+    size_t last = key.n;
+
+    while (last > 0 && key.p[last - 1] != '/')
+        last--;
+    *device = bh_str_sub(key, last, key.n);
+    *pool = bh_str_sub(key, 0, last ? last - 1 : 0);
+    *driver = bh_str_cut(pool, '/');
+}
+
 static struct device *device_get(struct dt_index *x, struct bh_str key)
 {
     struct device *d = bh_map_get(&x->devices, key);
@@ -114,6 +134,7 @@ static struct device *device_get(struct dt_index *x, struct bh_str key)
     if (!d) {
         d = bh_calloc(1, sizeof(*d));
         d->key = (struct bh_str){bh_strdup_c(key), key.n};
+        key_split(d->key, &d->driver, &d->pool, &d->name);
         (void)bh_map_put(&x->devices, key, d);
     }
     return d;
@@ -275,27 +296,19 @@ bool dt_rule_unconfirmed(const struct bh_obj *rule)
     return !yes || !bh_str_eqc(*yes, "true");
 }
 
-/* Splits "driver/pool/device": neither driver nor device holds a slash, a pool may. */
-static void key_split(struct bh_str key, struct bh_str *driver, struct bh_str *pool,
-                      struct bh_str *device)
+static void tell_if_selected(struct device *d, const struct bh_obj *rule, dt_claim_fn fn, void *arg)
 {
-    size_t last = key.n;
-
-    while (last > 0 && key.p[last - 1] != '/')
-        last--;
-    *device = bh_str_sub(key, last, key.n);
-    *pool = bh_str_sub(key, 0, last ? last - 1 : 0);
-    *driver = bh_str_cut(pool, '/');
+    if (dt_rule_selects(rule, d->driver, d->pool, d->name))
+        tell_users(d, fn, arg);
 }
 
 /* Tells the users of the devices that a rule selects. A rule that names one device is looked up;
- * any other is held against each device that somebody uses. */
+ * any other is held against each device of its pool, or at all, that somebody uses. */
 static void tell_selected(const struct dt_index *x, const struct bh_obj *rule, dt_claim_fn fn,
                           void *arg)
 {
     const struct bh_resource_v1beta2_device_taint_rule *r = bh_obj_struct(rule);
     const struct bh_resource_v1beta2_device_taint_selector *s = r->spec.device_selector;
-    struct bh_str driver, pool, device;
 
     if (!s || !fn)
         return;
@@ -307,14 +320,16 @@ static void tell_selected(const struct dt_index *x, const struct bh_obj *rule, d
             tell_users(d, fn, arg);
         return;
     }
-    bh_list_for(it, &x->used)
-    {
-        struct device *d = bh_container(it, struct device, used);
+    if (s->has_pool) {
+        const struct bh_link *list = bh_map_get(&x->by_pool, s->pool);
 
-        key_split(d->key, &driver, &pool, &device);
-        if (dt_rule_selects(rule, driver, pool, device))
-            tell_users(d, fn, arg);
+        if (list)
+            bh_list_for(it, list)
+                tell_if_selected(bh_container(it, struct device, in_pool), rule, fn, arg);
+        return;
     }
+    bh_list_for(it, &x->used)
+        tell_if_selected(bh_container(it, struct device, used), rule, fn, arg);
 }
 
 void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_claim_fn fn,
@@ -333,18 +348,31 @@ void dt_index_rule(struct dt_index *x, struct bh_obj *old, struct bh_obj *o, dt_
 
 size_t dt_count_devices(const struct dt_index *x, const struct bh_obj *rule)
 {
-    struct bh_str key, driver, pool, device;
     size_t n = 0;
     void *v;
 
-    for (size_t it = 0; bh_map_next(&x->devices, &it, &key, &v);) {
-        key_split(key, &driver, &pool, &device);
-        n += ((const struct device *)v)->published && dt_rule_selects(rule, driver, pool, device);
+    for (size_t it = 0; bh_map_next(&x->devices, &it, NULL, &v);) {
+        const struct device *d = v;
+
+        n += d->published && dt_rule_selects(rule, d->driver, d->pool, d->name);
     }
     return n;
 }
 
 /* ---- claims ---- */
+
+/* Stays while the index does: names of pools are few, and come again. */
+static struct bh_link *pool_list(struct dt_index *x, struct bh_str pool)
+{
+    struct bh_link *l = bh_map_get(&x->by_pool, pool);
+
+    if (!l) {
+        l = bh_calloc(1, sizeof(*l));
+        bh_list_init(l);
+        (void)bh_map_put(&x->by_pool, pool, l);
+    }
+    return l;
+}
 
 static void device_user(struct dt_index *x, struct bh_str key, struct bh_str claim, bool uses)
 {
@@ -352,13 +380,17 @@ static void device_user(struct dt_index *x, struct bh_str key, struct bh_str cla
 
     if (uses) {
         (void)bh_map_put(&d->users, claim, d);
-        if (!bh_link_on(&d->used))
+        if (!bh_link_on(&d->used)) {
             bh_list_add_tail(&x->used, &d->used);
+            bh_list_add_tail(pool_list(x, d->pool), &d->in_pool);
+        }
         return;
     }
     (void)bh_map_del(&d->users, claim);
-    if (d->users.n == 0)
+    if (d->users.n == 0) {
         bh_list_del(&d->used);
+        bh_list_del(&d->in_pool);
+    }
 }
 
 void dt_index_claim(struct dt_index *x, struct bh_obj *old, struct bh_obj *o)

@@ -518,6 +518,15 @@ BH_TEST(taints) /* L23, L24 and rules */
         "{deviceSelector: {driver: d, pool: p, device: b}, taint: {key: z, effect: NoExecute}}}");
     WANT(&w, "n1", "default/c", "d/p/e");
     WANT(&w, "n1", "default/u", "d/p/b");
+    world_yaml(/* another version of the same: nothing but its status changed */
+               &w, "{kind: DeviceTaintRule, apiVersion: resource.k8s.io/v1beta2, metadata: {name: "
+                   "x}, spec: "
+                   "{deviceSelector: {driver: d, pool: p, device: b}, taint: {key: z, effect: "
+                   "NoExecute}}, "
+                   "status: {conditions: [{type: EvictionInProgress, status: 'False', reason: "
+                   "NotStarted}]}}");
+    WANT(&w, "n1", "default/c", "d/p/e");
+    BH_EQ(bh_dra_self_check(w.m, NULL), 0);
     /* No selector selects nothing, an empty one everything. */
     world_yaml(
         &w,

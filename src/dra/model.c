@@ -301,18 +301,15 @@ void bh_dra_rule_del(struct bh_dra_model *m, struct bh_str name)
     bh_free(r);
 }
 
-void bh_dra_rule_put(struct bh_dra_model *m, const struct bh_obj *o)
+/* Reads the object anew; the taints of devices point into the rule. */
+static void rule_read(struct dra_rule *r, const struct bh_obj *o)
 {
     const struct bh_resource_v1beta2_device_taint_rule *c = bh_obj_struct(o);
     const struct bh_resource_v1beta2_device_taint_selector *sel = c->spec.device_selector;
-    struct dra_rule *r;
-    size_t at;
+    struct bh_obj *now = bh_obj_ref(o); /* it may be the one that is there */
 
-    if (!m->f.taint_rules)
-        return;
-    bh_dra_rule_del(m, o->name);
-    r = bh_calloc(1, sizeof(*r));
-    r->obj = bh_obj_ref(o);
+    (void)bh_obj_unref(r->obj);
+    r->obj = now;
     r->name = r->obj->name;
     if (sel) {
         r->selects = true;
@@ -327,6 +324,32 @@ void bh_dra_rule_put(struct bh_dra_model *m, const struct bh_obj *o)
                                                     .value = c->spec.taint.value,
                                                     .effect = c->spec.taint.effect,
                                                     .time_added = c->spec.taint.time_added};
+}
+
+/* Status and annotations of rules change often, and change nothing here. */
+static bool rule_same(const struct dra_rule *r, const struct bh_obj *o)
+{
+    const struct bh_resource_v1beta2_device_taint_rule *a = bh_obj_struct(r->obj),
+                                                       *b = bh_obj_struct(o);
+
+    return bh_msg_equal(&bh_resource_v1beta2_device_taint_rule_spec_type, &a->spec, &b->spec);
+}
+
+void bh_dra_rule_put(struct bh_dra_model *m, const struct bh_obj *o)
+{
+    struct dra_rule *r;
+    size_t at;
+
+    if (!m->f.taint_rules)
+        return;
+    at = rule_at(m, o->name);
+    if (at < m->rules_n && bh_str_eq(m->rules[at]->name, o->name) && rule_same(m->rules[at], o)) {
+        rule_read(m->rules[at], o);
+        return;
+    }
+    bh_dra_rule_del(m, o->name);
+    r = bh_calloc(1, sizeof(*r));
+    rule_read(r, o);
     at = rule_at(m, r->name);
     dra_ptrs_grow(&m->rules, m->rules_n, &m->rules_cap);
     memmove(m->rules + at + 1, m->rules + at, (m->rules_n - at) * sizeof(void *));
