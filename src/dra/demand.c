@@ -546,16 +546,21 @@ static void demand_sync(struct dra_demand *d)
     }
     if (d->words && (forget || d->seen_shared != m->shared))
         memset(d->success_bits, 0, d->words * sizeof(*d->success_bits));
+    if (forget || d->seen_shared != m->shared || d->seen_taken != m->taken)
+        d->twin_sig = 0;
     d->seen_seq = m->seq;
     d->seen_epoch = m->epoch;
     d->seen_taken = m->taken;
     d->seen_shared = m->shared;
 }
 
-void dra_demand_succeeded(struct dra_demand *d, const struct dra_node *n,
-                          enum bh_dra_scoring scoring, const struct bh_dra_result *r)
+void dra_demand_succeeded(struct dra_demand *d, struct dra_node *n, enum bh_dra_scoring scoring,
+                          const struct bh_dra_result *r)
 {
     demand_sync(d);
+    d->twin = (struct dra_success){r->prefer, r->score, scoring};
+    d->twin_sig = dra_view_get(d->m, n)->sig;
+    d->twin_seq = d->m->seq;
     if (n->idx / 64 >= d->words)
         return;
     d->success[n->idx] = (struct dra_success){r->prefer, r->score, scoring};
@@ -565,17 +570,24 @@ void dra_demand_succeeded(struct dra_demand *d, const struct dra_node *n,
 bool bh_dra_ask_recall(struct bh_dra_ask *q, struct bh_str node, enum bh_dra_scoring scoring,
                        struct bh_dra_result *ret)
 {
-    const struct dra_node *n = dra_node_get(q->m, node);
+    struct dra_node *n = dra_node_get(q->m, node);
     const struct dra_demand *d = q->d;
+    const struct dra_success *k;
 
     if (!n || !n->known)
         return false;
     demand_sync(q->d);
-    if (n->idx / 64 >= d->words || !((d->success_bits[n->idx / 64] >> (n->idx % 64)) & 1) ||
-        d->success[n->idx].scoring != scoring)
+    if (n->idx / 64 >= d->words)
         return false;
-    *ret = (struct bh_dra_result){.score = d->success[n->idx].score,
-                                  .prefer = d->success[n->idx].prefer};
+    if ((d->success_bits[n->idx / 64] >> (n->idx % 64)) & 1)
+        k = &d->success[n->idx];
+    else if (d->twin_sig && d->twin_seq == q->m->seq && dra_view_get(q->m, n)->sig == d->twin_sig)
+        k = &d->twin;
+    else
+        return false;
+    if (k->scoring != scoring)
+        return false;
+    *ret = (struct bh_dra_result){.score = k->score, .prefer = k->prefer};
     q->m->st.recalled++;
     return true;
 }

@@ -135,7 +135,8 @@ struct dra_view {
     struct dra_vpool *pools; /* in the order of section 3.6 */
     size_t n;
     size_t n_devices;
-    char *fatal; /* a node selector that cannot be understood */
+    uint64_t sig; /* equal for nodes that see the same devices alike; 0: like no other */
+    char *fatal;  /* a node selector that cannot be understood */
 };
 
 struct dra_node {
@@ -292,6 +293,9 @@ struct dra_demand {
     /* What the last successes were worth, where nothing changed since. */
     struct dra_success *success; /* by node */
     uint64_t *success_bits;
+    /* The last one, and what it saw: the same goes for nodes that see the same. */
+    struct dra_success twin;
+    uint64_t twin_sig, twin_seq; /* 0: none */
 };
 
 struct bh_dra_ask {
@@ -407,8 +411,8 @@ const struct bh_quantity *dra_use_agg(const struct dra_use *u, struct bh_str key
 void dra_demands_drop(struct bh_dra_model *m);                         /* classes changed */
 void dra_demand_learn(struct dra_demand *d, const struct dra_node *n); /* it failed there */
 /* It succeeded there. */
-void dra_demand_succeeded(struct dra_demand *d, const struct dra_node *n,
-                          enum bh_dra_scoring scoring, const struct bh_dra_result *r);
+void dra_demand_succeeded(struct dra_demand *d, struct dra_node *n, enum bh_dra_scoring scoring,
+                          const struct bh_dra_result *r);
 int dra_sel_judge(struct bh_dra_model *m, struct dra_sel *s, struct dra_dev *d, struct bh_err *err);
 void dra_sels_done(struct bh_dra_model *m);
 void dra_sels_forget(struct bh_dra_model *m, uint32_t content_id);

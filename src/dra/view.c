@@ -259,6 +259,33 @@ static bool has_pool(const struct dra_vpool *v, size_t n, const struct dra_pool 
 }
 
 /* Copies the view into one block that lives as long as it is valid. */
+static void sig_add(uint64_t *h, uint64_t v)
+{
+    *h = (*h ^ v) * 0x9e3779b97f4a7c15u;
+    *h ^= *h >> 32;
+}
+
+/* By address: slices and pools live as long as the views that name them. */
+static uint64_t view_sig(const struct dra_view *w)
+{
+    uint64_t h = 1;
+
+    for (size_t i = 0; i < w->n; i++) {
+        const struct dra_vpool *p = &w->pools[i];
+
+        sig_add(&h, (uintptr_t)p->pool);
+        sig_add(&h, (uint64_t)p->gen);
+        sig_add(&h, p->n << 3 | (uint64_t)p->incomplete << 2 | (uint64_t)p->invalid << 1 |
+                        (uint64_t)p->binding);
+        for (size_t k = 0; k < p->n; k++) {
+            if (p->slices[k]->per_device) /* each device selects its nodes */
+                return 0;
+            sig_add(&h, (uintptr_t)p->slices[k]);
+        }
+    }
+    return h ? h : 1;
+}
+
 static struct dra_view *view_pack(const struct dra_vpool *v, size_t n)
 {
     size_t slices = 0;
@@ -283,6 +310,7 @@ static struct dra_view *view_pack(const struct dra_vpool *v, size_t n)
         for (size_t k = 0; k < p->n; k++)
             w->n_devices += p->slices[k]->n;
     }
+    w->sig = view_sig(w);
     return w;
 }
 
@@ -328,6 +356,7 @@ struct dra_view *dra_view_get(struct bh_dra_model *m, struct dra_node *n)
     if (r < 0) {
         (void)bh_err_wrap(&err, "gather pool information");
         n->view->fatal = bh_strdup_c(bh_s(err.msg));
+        n->view->sig = 0;
     }
     return n->view;
 }

@@ -60,8 +60,7 @@ static void part(struct bh_buf *b, size_t pool, const char *name, size_t first, 
     bh_buf_addz(b, "}}]}");
 }
 
-/* Pools that every node sees: two devices of two counters, or four of one, from four counters. Half
- * of each is held before. */
+/* Pools that every node sees: two devices of two counters, or four of one, from four counters. */
 static const struct bh_kind *partitions(size_t i, struct bh_buf *b)
 {
     size_t pool = i / 2;
@@ -362,7 +361,7 @@ static const struct sched_case cases[] = {
                                              "taint\",\"operator\":\"Exists\"}]") "]}"},
     {.name = "Partitionable/2000pods_100nodes",
      .nodes = 100,
-     .pods = 2000,
+     .steady_s = 3,
      .more = partitions,
      .devices_of_claim = "{\"requests\":[" EXACTLY(
          "req-0",
@@ -375,7 +374,7 @@ static const struct sched_case cases[] = {
      .devices_of_claim = "{\"requests\":[" EXACTLY("req-0", DEVICES("test-class", "7")) "]}"},
     {.name = "ConsumableCapacity/2000pods_100nodes",
      .nodes = 100,
-     .pods = 2000,
+     .steady_s = 3,
      .more = consumable,
      .devices_of_claim = "{\"requests\":[" EXACTLY(
          "req-0",

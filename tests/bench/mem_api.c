@@ -242,6 +242,9 @@ static void create(struct mem_api *m, struct mem_call *k)
     meta->namespace = k->req.ns;
     meta->uid = new_uid(m, k->a);
     meta->generation = 1;
+    if (!meta->name.n)
+        meta->name =
+            bh_str_fmt(k->a, "%.*s%llx", BH_SF(meta->generate_name), (unsigned long long)m->uid);
     if (k->req.kind == &bh_core_v1_pod_kind)
         make_claims(m, msg, k->a);
     answer_obj(m, k, put_struct(m, mk, msg));
