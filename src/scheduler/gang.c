@@ -18,7 +18,9 @@
 #include "data/time_fmt.h"
 #include "scheduler/sched_int.h"
 
-#define ROUNDS_MAX 8 /* orders tried */
+#define ROUNDS_MAX   8 /* orders tried */
+#define LARGE        256
+#define ROUNDS_LARGE 2 /* of a gang larger than that */
 #define WAIT_TEXT                                                                                  \
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, one or "   \
     "more plugins asked to wait and no plugin rejected pod"
@@ -482,8 +484,9 @@ static bool one_profile(struct attempt *t)
 static bool search(struct attempt *t)
 {
     bool *failed = bh_new_n(t->a, bool, t->n);
+    int rounds = t->n > LARGE ? ROUNDS_LARGE : ROUNDS_MAX;
 
-    for (int round = 0; round < ROUNDS_MAX; round++) {
+    for (int round = 0; round < rounds; round++) {
         bool error = false;
 
         if (try_all(t, round == 0))
