@@ -108,6 +108,13 @@ int bh_role_run(const struct bh_role *role)
         (void)bh_loop_free(r.loop);
         return 1;
     }
+    if (role->open && !role->open(role->arg, r.loop, &err)) {
+        fprintf(stderr, "%s: %s\n", role->name, err.msg);
+        (void)bh_client_free(r.client);
+        (void)bh_signals_free(signals);
+        (void)bh_loop_free(r.loop);
+        return 1;
+    }
     if (role->lease)
         leader = elect(&r);
     else
@@ -117,6 +124,8 @@ int bh_role_run(const struct bh_role *role)
         role->stop(r.self);
     resign(&r, leader);
     (void)bh_leader_free(leader);
+    if (role->close)
+        role->close(role->arg);
     (void)bh_client_free(r.client);
     (void)bh_signals_free(signals);
     (void)bh_loop_free(r.loop);

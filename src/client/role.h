@@ -16,6 +16,9 @@ struct bh_role {
      * without election. */
     void *(*start)(void *arg, struct bh_client *c, struct bh_err *err);
     void (*stop)(void *self);
+    /* NULL, or called once before anything else, and its end: what a standby does, too (a port). */
+    bool (*open)(void *arg, struct bh_loop *l, struct bh_err *err);
+    void (*close)(void *arg);
     void *arg;
 };
 

@@ -253,6 +253,8 @@ static void bind_done(struct sbind *b)
     struct bh_scheduler *s = b->s;
 
     s->stats.scheduled++;
+    if (b->pod)
+        sched_attempt_over(s, b->pod, ATTEMPT_SCHEDULED);
     bh_event(b->recorder, b->pod_obj, "Normal", "Scheduled",
              "Successfully assigned %.*s/%.*s to %.*s", BH_SF(b->pod_obj->ns),
              BH_SF(b->pod_obj->name), BH_SF(b->node));

@@ -454,6 +454,7 @@ static void gather(struct attempt *t, struct spod *first)
         if (pod->node || !pod->prof || pod->obj->deleting)
             continue;
         sched_dequeue(t->s, pod);
+        pod->tried_ns = bh_loop_mono_ns(t->s->loop);
         for (i = t->n++; i > 0 && before(pod, t->m[i - 1].pod); i--)
             t->m[i].pod = t->m[i - 1].pod;
         t->m[i].pod = pod;

@@ -344,6 +344,7 @@ void sched_preempt_take(struct cycle *c, struct snode *n, struct spod *const *vi
             sched_unnominate(c->s, o);
     }
     sched_nominate(c->pod, n);
+    sched_histogram_add(&c->s->victims, (double)k, 1);
     for (size_t i = 0; i < k; i++)
         evict(c, victims[i], n);
 }
@@ -391,6 +392,8 @@ enum preempt_result sched_preempt_find(struct cycle *c, struct bh_str *why,
     struct bh_scheduler *s = c->s;
     uint32_t max = (uint32_t)((uint64_t)s->nodes.n * (uint64_t)c->prof->preempt_percentage / 100);
     const struct victims *v;
+
+    s->preemptions++;
 
     if (c->pod->p->spec.has_preemption_policy &&
         bh_str_eqc(c->pod->p->spec.preemption_policy, "Never")) {

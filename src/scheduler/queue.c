@@ -290,6 +290,7 @@ void sched_requeue(struct bh_scheduler *s, struct spod *pod, uint32_t rejected_b
     int64_t wait = s->backoff_first_ns;
 
     take_out(s, pod);
+    sched_attempt_over(s, pod, error ? ATTEMPT_ERROR : ATTEMPT_UNSCHEDULABLE);
     pod->attempts++;
     for (uint32_t i = 1; i < pod->attempts && wait < s->backoff_max_ns; i++)
         wait *= 2;
@@ -326,6 +327,7 @@ struct spod *sched_queue_pop(struct bh_scheduler *s)
         return NULL;
     }
     pod->where = POD_OFF;
+    pod->tried_ns = bh_loop_mono_ns(s->loop);
     return pod;
 }
 

@@ -119,6 +119,7 @@ struct spod {
     /* queue */
     int64_t added_ns; /* when it came into the active queue first */
     int64_t ready_ns; /* end of its back-off */
+    int64_t tried_ns; /* when the last attempt began */
     uint32_t attempts;
     bool failed_by_error;   /* its back-off is waited for even when nothing else is to be done */
     size_t heap_at;         /* index + 1 in the heap of its queue */
@@ -218,6 +219,27 @@ struct written {
     uint64_t seen; /* in the list of that version */
 };
 
+/* ---- metrics.c: figures for monitoring ---- */
+
+enum attempt_result { ATTEMPT_SCHEDULED, ATTEMPT_UNSCHEDULABLE, ATTEMPT_ERROR, ATTEMPT__MAX };
+
+#define HISTOGRAM_BUCKETS 15
+#define ATTEMPT_FIRST_S   0.001 /* bound of the first bucket; each next one is twice that */
+#define SLI_FIRST_S       0.01
+
+struct sched_histogram {
+    uint64_t count[HISTOGRAM_BUCKETS + 1];
+    double sum;
+};
+
+struct sched_figures {
+    struct sched_histogram duration[ATTEMPT__MAX], sli;
+};
+
+void sched_histogram_add(struct sched_histogram *h, double v, double first);
+void sched_attempt_over(struct bh_scheduler *s, const struct spod *pod, enum attempt_result r);
+void sched_metrics(const struct bh_scheduler *s, struct bh_buf *b);
+
 struct bh_scheduler {
     struct bh_client *client;
     struct bh_loop *loop;
@@ -228,6 +250,9 @@ struct bh_scheduler {
     size_t profiles_n;
     struct bh_arena *arena; /* of the profiles */
     int64_t backoff_first_ns, backoff_max_ns;
+    struct sched_figures *figures; /* per profile */
+    struct sched_histogram victims;
+    uint64_t preemptions;
     struct bh_dra_model *model;
     struct bh_informer *inf_pods, *inf_nodes, *inf_claims, *inf_slices, *inf_classes, *inf_rules,
         *inf_pvcs, *inf_pvs, *inf_storage, *inf_csinodes, *inf_csidrivers, *inf_capacities,

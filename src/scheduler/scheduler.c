@@ -715,6 +715,7 @@ static int take_config(struct bh_scheduler *s, const struct bh_scheduler_config 
     s->profiles_n = cfg->profiles_n;
     s->profiles = bh_new_n(s->arena, struct sched_profile, s->profiles_n);
     s->recorders = bh_new_n(s->arena, struct bh_recorder *, s->profiles_n);
+    s->figures = bh_new_n(s->arena, struct sched_figures, s->profiles_n);
     for (size_t i = 0; i < s->profiles_n; i++) {
         s->profiles[i] = cfg->profiles[i];
         s->profiles[i].fit = numbered(s, &cfg->profiles[i].fit);

@@ -7,6 +7,7 @@
 #include "client/role.h"
 #include "data/time_fmt.h"
 #include "scheduler/profile.h"
+#include "scheduler/serve.h"
 
 static const char usage[] =
     "usage: bulkhead scheduler --kubeconfig FILE [options]\n"
@@ -18,6 +19,9 @@ static const char usage[] =
     "otherwise\n"
     "  --leader-elect-resource-name, --leader-elect-resource-namespace\n"
     "                                the Lease (kube-scheduler in kube-system)\n"
+    "  --secure-port PORT            /healthz, /livez, /readyz and /metrics over TLS (default 0: "
+    "none)\n"
+    "  --bind-address ADDRESS        of that port (default 127.0.0.1)\n"
     "  --device-scoring on|off       choose the devices that fit best (default), or the first that "
     "fit\n"
     "Flags win over the file.\n";
@@ -33,6 +37,8 @@ enum flag {
     NAMESPACE,
     SCORING,
     CONFIG,
+    PORT,
+    BIND,
     HELP,
     FLAGS
 };
@@ -48,17 +54,49 @@ static const struct option longs[] = {
     {"leader-elect-resource-namespace", required_argument, NULL, NAMESPACE},
     {"device-scoring", required_argument, NULL, SCORING},
     {"config", required_argument, NULL, CONFIG},
+    {"secure-port", required_argument, NULL, PORT},
+    {"bind-address", required_argument, NULL, BIND},
     {"help", no_argument, NULL, HELP},
     {NULL, 0, NULL, 0}};
 
+struct process {
+    struct bh_scheduler_opts opts;
+    struct bh_scheduler *sched; /* NULL while another one leads */
+    struct sched_server *server;
+    const char *host;
+    int port; /* 0: none */
+};
+
 static void *start(void *arg, struct bh_client *c, struct bh_err *err)
 {
-    return bh_scheduler_new(c, arg, err);
+    struct process *p = arg;
+
+    p->sched = bh_scheduler_new(c, &p->opts, err);
+    return p->sched ? p : NULL;
 }
 
 static void stop(void *self)
 {
-    (void)bh_scheduler_free(self);
+    struct process *p = self;
+
+    p->sched = bh_scheduler_free(p->sched);
+}
+
+static bool open_port(void *arg, struct bh_loop *l, struct bh_err *err)
+{
+    struct process *p = arg;
+
+    if (!p->port)
+        return true;
+    p->server = sched_server_new(l, p->host, p->port, &p->sched, NULL, err);
+    return p->server != NULL;
+}
+
+static void close_port(void *arg)
+{
+    struct process *p = arg;
+
+    p->server = sched_server_free(p->server);
 }
 
 /* What of the configuration a role has to know; flags that were given win. The strings of the
@@ -104,9 +142,14 @@ static int apply(const struct bh_scheduler_config *cfg, const char *const flags[
     return 0;
 }
 
-static int run(const char *const flags[FLAGS], struct bh_scheduler_opts *o)
+static int run(const char *const flags[FLAGS], struct process *p)
 {
-    struct bh_role r = {.name = "bulkhead-scheduler", .start = start, .stop = stop, .arg = o};
+    struct bh_role r = {.name = "bulkhead-scheduler",
+                        .start = start,
+                        .stop = stop,
+                        .open = open_port,
+                        .close = close_port,
+                        .arg = p};
     BH_AUTO_ARENA a = bh_arena_new(0);
     struct bh_scheduler_config *cfg;
     struct bh_err err = {0};
@@ -118,7 +161,7 @@ static int run(const char *const flags[FLAGS], struct bh_scheduler_opts *o)
         fprintf(stderr, "bulkhead scheduler: %s\n", err.msg);
         return 1;
     }
-    o->config = cfg;
+    p->opts.config = cfg;
     rc = apply(cfg, flags, &r, a);
     if (rc == 0)
         rc = bh_role_run(&r);
@@ -129,7 +172,8 @@ static int run(const char *const flags[FLAGS], struct bh_scheduler_opts *o)
 int bh_scheduler_main(int argc, char **argv)
 {
     const char *flags[FLAGS] = {NULL};
-    struct bh_scheduler_opts o = {0};
+    struct process p = {.host = "127.0.0.1"};
+    int64_t port = 0;
     int c;
 
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -148,10 +192,17 @@ int bh_scheduler_main(int argc, char **argv)
         return 2;
     }
     if (flags[SCORING] && bh_str_eqc(bh_s(flags[SCORING]), "off")) {
-        o.device_scoring_off = true;
+        p.opts.device_scoring_off = true;
     } else if (flags[SCORING] && !bh_str_eqc(bh_s(flags[SCORING]), "on")) {
         fprintf(stderr, "--device-scoring: on or off, not %s\n", flags[SCORING]);
         return 2;
     }
-    return run(flags, &o);
+    if (flags[PORT] && !bh_str_i64(bh_s(flags[PORT]), 0, 65535, &port)) {
+        fprintf(stderr, "--secure-port: not a port: %s\n", flags[PORT]);
+        return 2;
+    }
+    p.port = (int)port;
+    if (flags[BIND])
+        p.host = flags[BIND];
+    return run(flags, &p);
 }
