@@ -304,11 +304,38 @@ static int nodes_pick(struct explain *x, struct bh_err *err)
 
 /* ---- reading ---- */
 
+/* "pod NAME", "pod/NAME", the same with "claim", and kubectl's other names for both. */
+static bool subject_named(const struct device_opts *o, bool *ret_pod, struct bh_str *ret_name)
+{
+    static const struct {
+        const char *word;
+        bool pod;
+    } words[] = {{"pod", true},    {"pods", true},           {"po", true},
+                 {"claim", false}, {"resourceclaim", false}, {"resourceclaims", false}};
+    struct bh_str name = o->args_n ? bh_s(o->args[0]) : (struct bh_str){NULL, 0}, kind = name;
+
+    if (o->args_n == 1)
+        kind = bh_str_cut(&name, '/');
+    else if (o->args_n == 2)
+        name = bh_s(o->args[1]);
+    else
+        return false;
+    for (size_t i = 0; i < BH_COUNT(words); i++)
+        if (bh_str_eqc(kind, words[i].word)) {
+            *ret_pod = words[i].pod;
+            *ret_name = name;
+            return name.n > 0;
+        }
+    return false;
+}
+
 static int subject_read(struct explain *x, struct bh_err *err)
 {
-    bool pod = strcmp(x->o->args[0], "pod") == 0;
-    struct bh_str ns = bh_s(x->o->ns), name = bh_s(x->o->args[1]);
+    struct bh_str ns = bh_s(x->o->ns), name;
+    bool pod = false;
     int r;
+
+    (void)subject_named(x->o, &pod, &name); /* it was checked */
 
     if (bh_str_chr(name, '/', 0) >= 0)
         ns = bh_str_cut(&name, '/');
@@ -519,9 +546,11 @@ int device_explain(const struct device_opts *o, struct bh_err *err)
     bool json = o->output && strcmp(o->output, "json") == 0;
     struct device_api api;
     struct explain x = {.o = o, .api = &api};
+    struct bh_str name;
+    bool pod;
     int r;
 
-    if (o->args_n != 2 || (strcmp(o->args[0], "pod") != 0 && strcmp(o->args[0], "claim") != 0))
+    if (!subject_named(o, &pod, &name))
         return bh_err_set(err, BH_E_BAD_REQUEST,
                           "explain takes `pod NAME` or `claim NAME` (see `bulkhead device explain "
                           "--help`)");

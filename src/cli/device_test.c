@@ -397,6 +397,8 @@ BH_TEST(device_explain_claim)
     want_put(&f, ",\"count\":1");
     BH_EQ(run(&f, "explain claim w -o json"), 0);
     BH_CHECK(said(&f, "\"fits\":true,\"node\":\"n2\""));
+    BH_EQ(run(&f, "explain resourceclaim/w"), 0);
+    BH_EQ(run(&f, "explain pod/"), 2);
     BH_EQ(run(&f, "explain claim nobody"), 1);
     BH_EQ(run(&f, "explain w"), 2);
     BH_CHECK(said(&f, "explain takes `pod NAME` or `claim NAME`"));
