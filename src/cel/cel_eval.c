@@ -70,11 +70,21 @@ static struct bh_cel_value list_index(struct bh_cel_run *run, struct bh_cel_valu
     return bh_cel_error(run, "unsupported index type '%.*s' in list", BH_SF(bh_cel_type_name(key)));
 }
 
-const char *cel_qualifier_name(struct bh_cel_value v)
+const char *cel_go_name(struct bh_cel_value v)
 {
     switch (v.kind) {
     case BH_CEL_NULL:
         return "types.Null";
+    case BH_CEL_BOOL:
+        return "types.Bool";
+    case BH_CEL_INT:
+        return "types.Int";
+    case BH_CEL_UINT:
+        return "types.Uint";
+    case BH_CEL_DOUBLE:
+        return "types.Double";
+    case BH_CEL_STRING:
+        return "types.String";
     case BH_CEL_BYTES:
         return "types.Bytes";
     case BH_CEL_LIST:
@@ -111,7 +121,7 @@ static int look_up(struct bh_cel_run *run, struct bh_cel_value obj, struct bh_ce
     if (key.kind < BH_CEL_BOOL || key.kind > BH_CEL_STRING) {
         *ret = key.kind == BH_CEL_ERROR
                    ? key
-                   : bh_cel_error(run, "invalid qualifier type: %s", cel_qualifier_name(key));
+                   : bh_cel_error(run, "invalid qualifier type: %s", cel_go_name(key));
         return -1;
     }
     if (obj.kind == BH_CEL_MAP || obj.kind == BH_CEL_OBJECT) {
@@ -794,15 +804,9 @@ CEL_STEP(cel_ev_struct)
  * -------------------------------------------------------------------------------------------------------------------
  */
 
-static struct bh_cel_value go_name_error(struct bh_cel_run *run, struct bh_cel_value v)
+static struct bh_cel_value not_iterable(struct bh_cel_run *run, struct bh_cel_value v)
 {
-    static const char *const names[] = {"Null",     "Bool",  "Int",     "Uint", "Double",
-                                        "String",   "Bytes", "List",    "Map",  "Timestamp",
-                                        "Duration", "Type",  "Optional"};
-
-    return bh_cel_error(run, "got '%s%s', expected iterable type",
-                        v.kind < BH_COUNT(names) ? "types." : "",
-                        v.kind < BH_COUNT(names) ? names[v.kind] : bh_cel_type_name(v).p);
+    return bh_cel_error(run, "got '%s', expected iterable type", cel_go_name(v));
 }
 
 /* Runs the body for each element; the accumulator is left in its local. */
@@ -843,7 +847,7 @@ CEL_STEP(cel_ev_fold)
             return range;
         run->pos = s->pos;
         if (range.kind != BH_CEL_LIST && range.kind != BH_CEL_MAP)
-            return go_name_error(run, range);
+            return not_iterable(run, range);
     }
     l->val = bh_cel_null();
     l->pending = s->fold.init;

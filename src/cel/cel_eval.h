@@ -40,8 +40,8 @@ CEL_STEP(cel_ev_regex);
 /* True (and halted) when the arena of the run has grown beyond measure. */
 bool cel_overgrown(struct bh_cel_run *run);
 
-/* What upstream calls a value that cannot be an index: the name of its type in Go. */
-const char *cel_qualifier_name(struct bh_cel_value v);
+/* What upstream calls a value that is no index or not iterable: the name of its type in Go. */
+const char *cel_go_name(struct bh_cel_value v);
 /* The arithmetic operators, in cel_arith.c: run-time dispatch on the kinds. */
 struct bh_cel_value cel_arith(struct bh_cel_run *run, enum cel_op op, struct bh_cel_value a,
                               struct bh_cel_value b);

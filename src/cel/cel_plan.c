@@ -104,9 +104,8 @@ static void plan_qual(struct planner *pl, struct cel_qual *q, const struct cel_a
         if (q->key.kind < BH_CEL_BOOL || q->key.kind > BH_CEL_STRING) {
             struct bh_cel_run run = {.a = pl->a};
 
-            (void)fail(
-                pl, e,
-                bh_cel_error(&run, "invalid qualifier type: %s", cel_qualifier_name(q->key)));
+            (void)fail(pl, e,
+                       bh_cel_error(&run, "invalid qualifier type: %s", cel_go_name(q->key)));
         }
     }
     /* An index that is itself an attribute is charged as the index step, not a second time as an
