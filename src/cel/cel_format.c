@@ -465,10 +465,11 @@ bool cel_format_check(struct cel_compiler *c, struct cel_ast *call)
         }
         if (!sample(arg->type, &v))
             continue;
+        /* A string may spell a number that has no literal: that shows at run time only. */
+        if (v.kind == BH_CEL_STRING && (cl.verb == 'f' || cl.verb == 'e'))
+            continue;
         if (arg->kind == AST_CONST)
             v = arg->val;
-        else if (v.kind == BH_CEL_STRING && (cl.verb == 'f' || cl.verb == 'e'))
-            continue;
         why = clause_error(c->a, cl.verb, v);
         if (why) {
             cel_issue_add(c, arg->pos, "%s", why);
