@@ -157,6 +157,12 @@ static struct cel_token number(const struct cel_compiler *c, uint32_t start)
     return (struct cel_token){T_INT, start, i};
 }
 
+/* Three quotes that no others close are an empty string, and a quote that is in error. */
+static uint32_t empty_end(const struct cel_compiler *c, uint32_t i)
+{
+    return at(c, i) == at(c, i + 1) && at(c, i) == at(c, i + 2) ? i + 2 : 0;
+}
+
 static struct cel_token word(struct cel_compiler *c, uint32_t start)
 {
     uint32_t i = start, bad = 0, end;
@@ -174,8 +180,11 @@ static struct cel_token word(struct cel_compiler *c, uint32_t start)
     if ((bytes || raw) && (at(c, i) == '"' || at(c, i) == '\'')) {
         end = string_end(c, i, raw, &bad);
         if (!end)
-            return lex_error(c, start, bad);
-        return (struct cel_token){bytes ? T_BYTES : T_STRING, start, end};
+            end = empty_end(c, i);
+        if (end)
+            return (struct cel_token){bytes ? T_BYTES : T_STRING, start, end};
+        /* No string: then the prefix is a name, and what is wrong begins at the quote. */
+        return (struct cel_token){T_IDENT, start, i};
     }
     i = start;
     while (is_ident(at(c, i)))
@@ -253,6 +262,8 @@ static struct cel_token one_token(struct cel_compiler *c, uint32_t *pos)
     } else if (at(c, i) == '"' || at(c, i) == '\'') {
         uint32_t bad = 0, end = string_end(c, i, false, &bad);
 
+        if (!end)
+            end = empty_end(c, i);
         t = end ? (struct cel_token){T_STRING, i, end} : lex_error(c, i, bad);
     } else {
         t = symbol(c, i);

@@ -19,6 +19,13 @@ struct parser {
     bool failed;
 };
 
+/* What may stand at a place, as upstream's parser lists it. */
+#define EXPECTED_REST                                                                              \
+    "'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+#define EXPECTED_LIST  "{'[', ']', '{', '(', '.', ',', '-', '!', '?', " EXPECTED_REST
+#define EXPECTED_MAP   "{'[', '{', '}', '(', '.', ',', '-', '!', '?', " EXPECTED_REST
+#define EXPECTED_INDEX "{'[', '{', '(', '.', '-', '!', '?', " EXPECTED_REST
+#define EXPECTED_ARGS  "{'[', '{', '(', ')', '.', '-', '!', " EXPECTED_REST
 #define EXPECTED_PRIMARY                                                                           \
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, "       \
     "STRING, "                                                                                     \
@@ -79,6 +86,40 @@ static bool expect(struct parser *p, enum cel_tok k, const char *text)
         cel_issue_add(p->c, p->t.pos, "Syntax error: missing %s at '<EOF>'", text);
     else
         unexpected(p, text, p->next.kind == k);
+    p->failed = true;
+    return false;
+}
+
+/* Where an expression may begin, or one of these two tokens may stand: reports anything else. */
+static bool may_begin(struct parser *p, enum cel_tok end, enum cel_tok or, const char *expecting)
+{
+    enum cel_tok k = p->t.kind, n = p->next.kind;
+
+    if (p->failed)
+        return false;
+    if (starts_primary(k) || k == end || k == or || k == T_QUESTION)
+        return true;
+    unexpected(p, expecting, starts_primary(n) || n == end || n == or || n == T_QUESTION);
+    return false;
+}
+
+/* The end of a list or map after one of its items, or a comma before the next one. */
+static bool expect_end(struct parser *p, enum cel_tok end, const char *text, bool items)
+{
+    const char *expecting = end == T_RBRACKET ? "{']', ','}" : "{'}', ','}";
+
+    if (p->failed || p->t.kind == end || !items)
+        return expect(p, end, text);
+    unexpected(p, expecting, p->next.kind == end || p->next.kind == T_COMMA);
+    return false;
+}
+
+/* A colon that was forgotten is missed where the next expression begins. */
+static bool expect_colon(struct parser *p)
+{
+    if (p->failed || p->t.kind == T_COLON || p->next.kind == T_COLON || !starts_primary(p->t.kind))
+        return expect(p, T_COLON, "':'");
+    cel_issue_add(p->c, p->t.pos, "Syntax error: missing ':' at '%s'", token_text(p, p->t));
     p->failed = true;
     return false;
 }
@@ -270,8 +311,11 @@ static struct cel_ast *list(struct parser *p)
 {
     struct cel_ast *e = cel_ast_new(p->c, AST_LIST, p->t.pos);
     struct items it = {0};
+    bool comma = false;
 
     advance(p);
+    if (!may_begin(p, T_RBRACKET, T_COMMA, EXPECTED_LIST))
+        return NULL;
     while (!p->failed && p->t.kind != T_RBRACKET) {
         bool opt = p->t.kind == T_QUESTION;
         struct cel_ast *x;
@@ -286,11 +330,12 @@ static struct cel_ast *list(struct parser *p)
         if (!x)
             return NULL;
         items_add(p, &it, x, opt);
-        if (p->t.kind != T_COMMA)
+        comma = p->t.kind == T_COMMA;
+        if (!comma)
             break;
         advance(p);
     }
-    if (!expect(p, T_RBRACKET, "']'"))
+    if (!expect_end(p, T_RBRACKET, "']'", it.n && !comma))
         return NULL;
     e->args = it.v;
     e->n = (uint32_t)it.n;
@@ -307,8 +352,11 @@ static struct cel_ast *map(struct parser *p)
     size_t colon_cap = 0;
     bool *opts = NULL;
     size_t opts_cap = 0, n = 0;
+    bool comma = false;
 
     advance(p);
+    if (!may_begin(p, T_RBRACE, T_COMMA, EXPECTED_MAP))
+        return NULL;
     while (!p->failed && p->t.kind != T_RBRACE) {
         bool opt = p->t.kind == T_QUESTION;
 
@@ -325,7 +373,7 @@ static struct cel_ast *map(struct parser *p)
         bh_arena_grow(p->c->a, &opts, &opts_cap, n + 1, sizeof(*opts));
         colon[n] = p->t.pos;
         opts[n] = opt;
-        if (!expect(p, T_COLON, "':'"))
+        if (!expect_colon(p))
             return NULL;
         v = parse_expr(p);
         if (!v)
@@ -333,11 +381,12 @@ static struct cel_ast *map(struct parser *p)
         items_add(p, &it, k, opt);
         items_add(p, &it, v, opt);
         n++;
-        if (p->t.kind != T_COMMA)
+        comma = p->t.kind == T_COMMA;
+        if (!comma)
             break;
         advance(p);
     }
-    if (!expect(p, T_RBRACE, "'}'"))
+    if (!expect_end(p, T_RBRACE, "'}'", n && !comma))
         return NULL;
     e->args = it.v;
     e->n = (uint32_t)n;
@@ -353,6 +402,7 @@ static struct cel_ast *construct(struct parser *p, struct bh_str name)
     struct bh_str *fields = NULL;
     uint32_t *colon = NULL;
     size_t fields_cap = 0, colon_cap = 0;
+    bool comma = false;
 
     e->name = name;
     advance(p);
@@ -369,20 +419,22 @@ static struct cel_ast *construct(struct parser *p, struct bh_str name)
         bh_arena_grow(p->c->a, &fields, &fields_cap, it.n + 1, sizeof(*fields));
         bh_arena_grow(p->c->a, &colon, &colon_cap, it.n + 1, sizeof(*colon));
         fields[it.n] = bh_str_sub(p->c->src, p->t.pos, p->t.end);
-        if (!expect(p, T_IDENT, "IDENTIFIER"))
+        if (!expect(p, T_IDENT,
+                    it.n || opt ? "IDENTIFIER" : "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}"))
             return NULL;
         colon[it.n] = p->t.pos;
-        if (!expect(p, T_COLON, "':'"))
+        if (!expect_colon(p))
             return NULL;
         v = parse_expr(p);
         if (!v)
             return NULL;
         items_add(p, &it, v, opt);
-        if (p->t.kind != T_COMMA)
+        comma = p->t.kind == T_COMMA;
+        if (!comma)
             break;
         advance(p);
     }
-    if (!expect(p, T_RBRACE, "'}'"))
+    if (!expect_end(p, T_RBRACE, "'}'", it.n && !comma))
         return NULL;
     e->args = it.v;
     e->n = (uint32_t)it.n;
@@ -402,6 +454,11 @@ static bool arguments(struct parser *p, struct items *it)
     if (p->t.kind == T_RPAREN) {
         advance(p);
         return !p->failed;
+    }
+    if (p->t.kind == T_QUESTION || !may_begin(p, T_RPAREN, T_RPAREN, EXPECTED_ARGS)) {
+        if (!p->failed)
+            unexpected(p, EXPECTED_ARGS, starts_primary(p->next.kind));
+        return false;
     }
     for (;;) {
         struct cel_ast *x = parse_expr(p);
@@ -564,7 +621,9 @@ static struct cel_ast *member(struct parser *p)
             bool opt;
 
             advance(p);
-            opt = !p->failed && p->t.kind == T_QUESTION;
+            if (!may_begin(p, T_QUESTION, T_QUESTION, EXPECTED_INDEX))
+                return NULL;
+            opt = p->t.kind == T_QUESTION;
             if (opt)
                 advance(p);
             i = parse_expr(p);
@@ -688,7 +747,7 @@ static struct cel_ast *parse_expr(struct parser *p)
         pos = p->t.pos;
         advance(p);
         yes = p->failed ? NULL : logic(p, T_OR);
-        if (!yes || !expect(p, T_COLON, "':'"))
+        if (!yes || !expect_colon(p))
             return NULL;
         no = parse_expr(p);
         if (!no)
