@@ -177,6 +177,14 @@ static void list_add(struct pod_list *l, struct spod *pod)
     l->p[l->n++] = pod;
 }
 
+/* A pod that came or went. A nominated one that has a place counts as a guest nowhere else. */
+static void pods_changed(struct bh_scheduler *s, const struct snode *n, const struct spod *pod)
+{
+    sched_node_changed(s, n);
+    if (pod->nominated && pod->nominated != n)
+        sched_node_changed(s, pod->nominated);
+}
+
 void sched_node_add_pod(struct bh_scheduler *s, struct snode *n, struct spod *pod)
 {
     bh_assert(!pod->node);
@@ -185,7 +193,7 @@ void sched_node_add_pod(struct bh_scheduler *s, struct snode *n, struct spod *po
     list_add(&n->pods, pod);
     use(n, pod, 1);
     n->ports_n += pod->ports_n > 0;
-    sched_node_changed(s, n);
+    pods_changed(s, n, pod);
     sched_volumes_count(s, pod, 1);
     if (pod->terms) {
         list_add(&n->affine, pod);
@@ -206,7 +214,7 @@ void sched_node_del_pod(struct bh_scheduler *s, struct spod *pod)
     n->pods.n--;
     use(n, pod, -1);
     n->ports_n -= pod->ports_n > 0;
-    sched_node_changed(s, n);
+    pods_changed(s, n, pod);
     sched_volumes_count(s, pod, -1);
     if (pod->terms)
         for (uint32_t i = 0; i < n->affine.n; i++)
