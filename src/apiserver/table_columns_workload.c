@@ -5,6 +5,7 @@
 #include "api/gen/core_v1.h"
 #include "api/gen/discovery_v1.h"
 #include "api/gen/meta_v1.h"
+#include "api/gen/networking_v1.h"
 #include "api/gen/policy_v1.h"
 #include "api/label_selector.h"
 #include "base/arena.h"
@@ -220,6 +221,27 @@ static void slice_addresses(const void *obj, struct bh_time now, struct bh_buf *
     listed(&b, n, out);
 }
 
+static void class_parameters(const void *obj, struct bh_time now, struct bh_buf *out)
+{
+    const struct bh_networking_v1_ingress_class_parameters_reference *p =
+        ((const struct bh_networking_v1_ingress_class *)obj)->spec.parameters;
+    BH_AUTO_BUF b = {0};
+
+    (void)now;
+    if (!p) {
+        bh_cell_str(out, BH_S("<none>"));
+        return;
+    }
+    bh_buf_adds(&b, p->kind);
+    if (p->has_a_pi_group)
+        bh_buf_addf(&b, ".%.*s", BH_SF(p->a_pi_group));
+    bh_buf_addf(&b, "/%.*s", BH_SF(p->name));
+    bh_cell_str(out, bh_buf_str(&b));
+}
+
+CELL(class_controller, bh_networking_v1_ingress_class, bh_cell_str(out, o->spec.controller))
+CELL(policy_pods, bh_networking_v1_network_policy,
+     selector_cell(&o->spec.pod_selector, "<none>", out))
 CELL(slice_type, bh_discovery_v1_endpoint_slice, bh_cell_str(out, o->address_type))
 
 /* ---- services ---- */
@@ -328,6 +350,9 @@ const struct bh_column_entry bh_columns_workload[] = {
     {"podtemplate_containers", template_containers},
     {"podtemplate_images", template_images},
     {"podtemplate_pod_labels", template_labels},
+    {"networkpolicy_pod_selector", policy_pods},
+    {"ingressclass_controller", class_controller},
+    {"ingressclass_parameters", class_parameters},
     {"endpointslice_addresstype", slice_type},
     {"endpointslice_ports", slice_ports},
     {"endpointslice_endpoints", slice_addresses},

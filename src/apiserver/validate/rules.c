@@ -129,7 +129,7 @@ static const struct {
     {bh_rules_resource, &bh_rules_resource_n}, {bh_rules_core, &bh_rules_core_n},
     {bh_rules_storage, &bh_rules_storage_n},   {bh_rules_workload, &bh_rules_workload_n},
     {bh_rules_daemon, &bh_rules_daemon_n},     {bh_rules_service, &bh_rules_service_n},
-    {bh_rules_cluster, &bh_rules_cluster_n},
+    {bh_rules_cluster, &bh_rules_cluster_n},   {bh_rules_networking, &bh_rules_networking_n},
 };
 
 const struct bh_rules *bh_rules_find(const struct bh_kind *k)

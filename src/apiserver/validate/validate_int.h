@@ -110,6 +110,8 @@ extern const size_t bh_defaults_storage_n;
 extern const struct bh_rules bh_rules_service[];
 extern const size_t bh_rules_service_n;
 void bh_v_service_default(const struct bh_rules_env *env, void *obj);
+extern const struct bh_rules bh_rules_networking[];
+extern const size_t bh_rules_networking_n;
 extern const struct bh_rules bh_rules_daemon[];
 extern const size_t bh_rules_daemon_n;
 extern const struct bh_rules bh_rules_workload[];

@@ -594,5 +594,7 @@ const struct bh_default_rule bh_defaults_workload[] = {
     {"v1", "PodTemplate", bh_v_pod_template_default},
     {"v1", "Service", bh_v_service_default},
     {"discovery.k8s.io/v1", "EndpointSlice", bh_v_endpoints_default},
+    {"networking.k8s.io/v1", "IngressClass", bh_v_ingress_class_default},
+    {"networking.k8s.io/v1", "NetworkPolicy", bh_v_network_policy_default},
 };
 const size_t bh_defaults_workload_n = BH_COUNT(bh_defaults_workload);

@@ -48,9 +48,11 @@ void bh_v_stateful_update(const struct bh_rules_env *env, struct bh_str sub, con
 void bh_v_stateful_warn(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
                         const void *prev, struct bh_str_vec *out);
 
-/* validate_daemon.c, validate_endpoints.c */
+/* validate_daemon.c, validate_endpoints.c, validate_networking.c */
 void bh_v_daemon_default(const struct bh_rules_env *env, void *obj);
 void bh_v_pod_template_default(const struct bh_rules_env *env, void *obj);
+void bh_v_ingress_class_default(const struct bh_rules_env *env, void *obj);
+void bh_v_network_policy_default(const struct bh_rules_env *env, void *obj);
 void bh_v_endpoints_default(const struct bh_rules_env *env, void *obj);
 void bh_v_endpoints_prepare_create(const struct bh_rules_env *env, void *obj);
 void bh_v_endpoints_prepare_update(const struct bh_rules_env *env, struct bh_str sub, void *obj,
