@@ -585,6 +585,7 @@ void sched_case_run(const struct sched_case *k, enum sched_mode mode)
     start(&w);
     wait_ready(&w);
     sched_world_pods(&w, 0, k->init, true);
+    sched_world_settle(&w); /* what the controllers had to do with all that is done */
     if (k->then) {
         k->then(&w);
     } else {
