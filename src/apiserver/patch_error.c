@@ -17,7 +17,7 @@ static void sort(struct bh_jv *v, int depth)
 {
     for (size_t i = 0; v->kind == BH_JSON_ARR && depth > 0 && i < v->n_items; i++)
         sort(&v->items[i], depth - 1);
-    if (v->kind != BH_JSON_OBJ || depth == 0)
+    if (v->kind != BH_JSON_OBJ || v->n_members == 0 || depth == 0)
         return;
     qsort(v->members, v->n_members, sizeof(*v->members), by_key);
     for (size_t i = 0; i < v->n_members; i++)
