@@ -99,6 +99,11 @@ BH_MUST int bh_dra_reserve(struct bh_dra_model *m,
                            const struct bh_resource_v1_allocation_result *alloc,
                            struct bh_err *err);
 void bh_dra_unreserve(struct bh_dra_model *m, struct bh_str uid);
+/* Names a reservation: not 0, and never the same again. 0: the claim has none. */
+uint64_t bh_dra_reservation(const struct bh_dra_model *m, struct bh_str uid);
+/* Whether that reservation has ended without being confirmed, so that the devices may be somebody
+ * else's, and the claim's next reservation not the caller's to take back. */
+bool bh_dra_reservation_lost(const struct bh_dra_model *m, struct bh_str uid, uint64_t id);
 bool bh_dra_is_reserved(const struct bh_dra_model *m,
                         struct bh_str uid); /* reserved and not yet confirmed */
 

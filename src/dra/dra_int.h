@@ -206,7 +206,8 @@ struct dra_held {
     struct bh_obj *obj;
     struct dra_grants *api;
     struct dra_grants *res;
-    bool out; /* left out of the books for one call */
+    uint64_t res_id; /* of the last reservation */
+    bool out;        /* left out of the books for one call */
 };
 
 static inline const struct dra_grants *dra_held_grants(const struct dra_held *h)
@@ -343,6 +344,7 @@ struct bh_dra_model {
     uint64_t epoch;       /* counts changes that may let any demand succeed on any node */
     uint64_t taken;       /* counts devices of open pools that were taken */
     uint64_t shared;      /* counts what was taken of pools that several nodes may see */
+    uint64_t res_ids;     /* reservations made */
     bool quiet;           /* changes are not to be counted: they will be undone */
     struct bh_buf keybuf; /* for composite keys */
     uint32_t log[DRA_LOG_LEN];

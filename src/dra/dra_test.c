@@ -808,6 +808,33 @@ BH_TEST(reservations)
     world_done(&w);
 }
 
+BH_TEST(reservations_have_names)
+{
+    struct world w;
+    uint64_t first;
+
+    begin(&w);
+    slice(&w, "p", "[{name: a}, {name: b}]");
+    claim(&w, "c", 1, "");
+    BH_EQ(bh_dra_reservation(w.m, BH_S("default/c")), 0);
+    WANT(&w, "n1", "default/c", "d/p/a");
+    BH_EQ(world_reserve(&w, "default/c"), 0);
+    first = bh_dra_reservation(w.m, BH_S("default/c"));
+    BH_CHECK(first != 0 && !bh_dra_reservation_lost(w.m, BH_S("default/c"), first));
+    /* Stored, and given back by somebody: whoever reserves next has another one. */
+    world_yaml(&w, "{kind: ResourceClaim, apiVersion: resource.k8s.io/v1, metadata: {name: c, "
+                   "namespace: default}, spec: {devices: {}}, status: {allocation: {devices: "
+                   "{results: [{request: r, driver: d, pool: p, device: a}]}}}}");
+    BH_CHECK(!bh_dra_reservation_lost(w.m, BH_S("default/c"), first));
+    claim(&w, "c", 1, "");
+    BH_CHECK(bh_dra_reservation_lost(w.m, BH_S("default/c"), first));
+    WANT(&w, "n1", "default/c", "d/p/a");
+    BH_EQ(world_reserve(&w, "default/c"), 0);
+    BH_CHECK(bh_dra_reservation_lost(w.m, BH_S("default/c"), first));
+    BH_CHECK(bh_dra_reservation(w.m, BH_S("default/c")) > first);
+    world_done(&w);
+}
+
 BH_TEST(use_outlives_slices)
 {
     struct world w;

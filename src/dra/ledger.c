@@ -465,6 +465,7 @@ int bh_dra_reserve(struct bh_dra_model *m, const struct bh_resource_v1_resource_
         h = held_make(m, uid, claim->metadata.namespace, claim->metadata.name);
     gs = grants_make(m, alloc);
     h->res = gs;
+    h->res_id = ++m->res_ids;
     grants_take(m, h, gs);
     if (grants_fit(gs))
         return 0;
@@ -482,6 +483,20 @@ void bh_dra_unreserve(struct bh_dra_model *m, struct bh_str uid)
         return;
     claim_strike(m, h);
     held_gc(m, h);
+}
+
+uint64_t bh_dra_reservation(const struct bh_dra_model *m, struct bh_str uid)
+{
+    const struct dra_held *h = bh_map_get(&m->held, uid);
+
+    return h && h->res ? h->res_id : 0;
+}
+
+bool bh_dra_reservation_lost(const struct bh_dra_model *m, struct bh_str uid, uint64_t id)
+{
+    const struct dra_held *h = bh_map_get(&m->held, uid);
+
+    return !h || (h->res ? h->res_id != id : !h->api);
 }
 
 bool bh_dra_is_reserved(const struct bh_dra_model *m, struct bh_str uid)

@@ -23,8 +23,9 @@ struct bind_claim {
     const struct ext_claim *create; /* to be made first; its reservation stands under its own uid */
     /* A sibling of the group stores this allocation; NULL: it is ours, or was there before. */
     const struct bh_resource_v1_allocation_result *shared;
-    bool stored;   /* the allocation is in the API */
-    bool reserved; /* by a write of ours */
+    uint64_t reservation; /* ours, in the ledger */
+    bool stored;          /* the allocation is in the API */
+    bool reserved;        /* by a write of ours */
 };
 
 enum bind_step {
@@ -224,7 +225,8 @@ static void bind_failed(struct sbind *b, struct bh_str why)
             sched_claim_remove(s, k->obj);
         else if (k->reserved && pod) /* of a pod that is gone the claim controller gives all back */
             release(b, k);
-        if (k->alloc && !k->stored) {
+        /* Another pod may have reserved for the claim since ours was lost. */
+        if (k->alloc && !k->stored && bh_dra_reservation(s->model, k->uid) == k->reservation) {
             bh_dra_unreserve(s->model, k->uid);
             freed = true;
         }
@@ -622,6 +624,14 @@ static void bind_go(struct sbind *b)
                    BH_SF(k->ns), BH_SF(k->name));
             return;
         }
+        if (k->alloc && !k->stored &&
+            bh_dra_reservation_lost(b->s->model, k->uid, k->reservation)) {
+            fail_f(b,
+                   "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deallocated "
+                   "elsewhere in the meantime",
+                   BH_SF(k->ns), BH_SF(k->name));
+            return;
+        }
         if (k->alloc && !has_finalizer(c)) {
             put_finalizer(b, k);
             return;
@@ -811,6 +821,7 @@ static void create_answer(struct sbind *b, const struct bh_client_res *res)
         fail_f(b, "running PreBind plugin \"DynamicResources\": %s", err.msg);
         return;
     }
+    k->reservation = bh_dra_reservation(b->s->model, k->uid);
     if (ends(b))
         bind_failed(b, end_text(b));
     else
@@ -927,6 +938,7 @@ static void add_claim(struct sbind *b, const struct pod_claim *pc, const struct 
     if (pc->ask_at >= 0)
         bc->alloc =
             bh_msg_dup(&bh_resource_v1_allocation_result_type, &k->dra.allocations[pc->ask_at], a);
+    bc->reservation = bh_dra_reservation(b->s->model, bc->uid);
 }
 
 static void add_ext(struct sbind *b, const struct ask_set *set,
@@ -947,6 +959,7 @@ static void add_ext(struct sbind *b, const struct ask_set *set,
     bc->ns = bh_str_dup(a, b->pod_obj->ns);
     bc->uid = e->claim.metadata.uid;
     bc->alloc = bh_msg_dup(&bh_resource_v1_allocation_result_type, alloc, a);
+    bc->reservation = bh_dra_reservation(b->s->model, bc->uid);
     b->ext = bc;
 }
 
