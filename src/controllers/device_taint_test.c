@@ -291,6 +291,24 @@ BH_TEST(taint_evicts_later_or_not_at_all)
     tc_close(&t);
 }
 
+BH_TEST(taint_of_a_pod_that_is_on_its_way) /* T10: nothing is left to do, and nothing is told */
+{
+    struct tc t;
+
+    open_story(&t);
+    tc_claim(&t, "default", "c", "oak", "d0", NULL);
+    tc_pod(&t, "default", "p", "oak", "c");
+    (void)world_merge(&t.w, POD, "default", "p", "",
+                      "{\"metadata\":{\"finalizers\":[\"example.com/held\"]}}");
+    world_delete(&t.w, POD, "default", "p", 0);
+    tc_run(&t, 1000);
+    BH_CHECK(tc_deleting(&t, "default", "p"));
+    tc_slice(&t, "oak", 2, BAD);
+    tc_run(&t, 1000);
+    BH_CHECK(!tc_event(&t, "default", "p", "DeviceTaintManagerEviction", "Marking for deletion"));
+    tc_close(&t);
+}
+
 BH_TEST(taint_leaves_alone_whom_it_does_not_concern)
 {
     struct tc t;

@@ -283,6 +283,50 @@ BH_TEST(many_alike_that_do_not_fit_cost_little)
     world_done(&w);
 }
 
+/* S8c: init containers run one after the other, so the largest of them decides what is asked for
+ * beside the containers; of two such extras the larger one is kept. */
+BH_TEST(extended_resources_of_init_containers)
+{
+    struct world w;
+    const struct bh_core_v1_pod *p;
+    const struct bh_resource_v1_resource_claim *c = NULL;
+    int64_t most = 0, sum = 0;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    BH_EQ(world_create(&w, &bh_resource_v1_device_class_kind, "",
+                       "{\"metadata\":{\"name\":\"gpu\"},\"spec\":{\"extendedResourceName\":"
+                       "\"example.com/gpu\"}}"),
+          201);
+    world_gpus(&w, "oak", 8, "");
+    world_start(&w);
+    BH_EQ(world_create(&w, &bh_core_v1_pod_kind, "default",
+                       "{\"metadata\":{\"name\":\"p\"},\"spec\":{\"initContainers\":["
+                       "{\"name\":\"i\",\"image\":\"i\",\"resources\":{\"limits\":{"
+                       "\"example.com/gpu\":\"2\"}}},{\"name\":\"k\",\"image\":\"i\","
+                       "\"resources\":{\"limits\":{\"example.com/gpu\":\"4\"}}}],"
+                       "\"containers\":[{\"name\":\"c\",\"image\":\"i\",\"resources\":{"
+                       "\"limits\":{\"example.com/gpu\":\"1\"}}}]}}"),
+          201);
+    world_run(&w, 1000);
+    p = world_get(&w, &bh_core_v1_pod_kind, "default", "p");
+    BH_CHECK(p && p->status.extended_resource_claim_status);
+    if (p && p->status.extended_resource_claim_status)
+        c = world_get(
+            &w, &bh_resource_v1_resource_claim_kind, "default",
+            bh_str_dup(w.a, p->status.extended_resource_claim_status->resource_claim_name).p);
+    BH_CHECK(c && c->spec.devices.requests.n == 2);
+    for (size_t i = 0; c && i < c->spec.devices.requests.n; i++) {
+        int64_t n = c->spec.devices.requests.p[i].exactly->count;
+
+        sum += n;
+        most = n > most ? n : most;
+    }
+    BH_EQ(sum, 4);
+    BH_EQ(most, 3);
+    world_done(&w);
+}
+
 BH_TEST(a_class_stands_for_an_extended_resource)
 {
     struct world w;
