@@ -272,6 +272,58 @@ BH_TEST(rules_keep_the_spec_of_a_claim)
     bh_arena_free(f.a);
 }
 
+/* Everything but one subresource of claims at the cluster scope, and of drivers only this verb. */
+static bool may_part(void *arg, const struct bh_rules_access *q, char *reason, size_t reason_n)
+{
+    (void)reason, (void)reason_n;
+    if (bh_str_eqc(q->subresource, "binding"))
+        return q->ns.n || q->name.n; /* what a RoleBinding would grant */
+    return bh_str_eqc(q->verb, arg);
+}
+
+#define RESULT                                                                                     \
+    "\"allocation\":{\"devices\":{\"results\":[{\"request\":\"r\",\"driver\":\"d.io\",\"pool\":"   \
+    "\"p\",\"device\":\"a\"}]},\"nodeSelector\":{\"nodeSelectorTerms\":[{\"matchFields\":[{"       \
+    "\"key\":"                                                                                     \
+    "\"metadata.name\",\"operator\":\"In\",\"values\":[\"oak\"]}]}]}}"
+#define CLAIM_R CLAIM_HEAD "{\"name\":\"r\",\"exactly\":{\"deviceClassName\":\"c\"}}]}}"
+
+/* A25, A26: who may write the status of claims may not write everything in it. */
+BH_TEST(rules_ask_who_changes_a_claims_status)
+{
+    static const struct {
+        const char *node, *old, *new, *field;
+    } t[] = {
+        {"oak", "", RESULT, "status.allocation"},
+        {"oak", RESULT,
+         RESULT ",\"devices\":[{\"driver\":\"d.io\",\"pool\":\"p\",\"device\":\"a\"}]", NULL},
+        {"elm", RESULT,
+         RESULT ",\"devices\":[{\"driver\":\"d.io\",\"pool\":\"p\",\"device\":\"a\"}]",
+         "status.devices"},
+    };
+    const struct bh_kind *k = &bh_resource_v1_resource_claim_kind;
+
+    for (size_t i = 0; i < BH_COUNT(t); i++) {
+        struct fixture f = begin();
+        struct bh_resource_v1_resource_claim *old =
+            decoded(&f, k, bh_str_fmt(f.a, CLAIM_R ",\"status\":{%s}}", t[i].old).p);
+        struct bh_resource_v1_resource_claim *c =
+            decoded(&f, k, bh_str_fmt(f.a, CLAIM_R ",\"status\":{%s}}", t[i].new).p);
+
+        old->metadata.resource_version = c->metadata.resource_version = BH_S("1");
+        f.env.allowed = may_part;
+        f.env.arg = (void *)(uintptr_t) "associated-node:update";
+        f.env.verb = BH_S("update");
+        f.env.user_name = BH_S("system:serviceaccount:d:driver");
+        f.env.user_node = bh_s(t[i].node);
+        f.errs.n = 0;
+        update(&f, k, "status", c, old);
+        BH_EQ(f.errs.n, t[i].field ? 1 : 0);
+        BH_CHECK(!t[i].field || !f.errs.n || bh_str_eqc(f.errs.p[0].field, t[i].field));
+        bh_arena_free(f.a);
+    }
+}
+
 BH_TEST(rules_judge_names)
 {
     static const char *const bad[] = {"Upper", "under_score", "-dash", "a..b", ""};
