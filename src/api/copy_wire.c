@@ -201,7 +201,7 @@ static void copy_msg(struct cw *c, const struct bh_type *t, void *dst, const voi
 
         if (f->flags & BH_F_INLINE)
             copy_msg(c, f->msg, bh_at(dst, f->off), bh_cat(src, f->off));
-        else if ((f->flags & BH_F_ALWAYS) || !bh_field_is_empty(f, src))
+        else if ((f->flags & BH_F_ALWAYS) || !bh_field_none(f, src))
             copy_field(c, f, dst, src);
     }
 }

@@ -54,6 +54,22 @@ bool bh_field_is_set(const struct bh_field *f, const void *obj);
 /* One value of the element type, semantically. */
 bool bh_elem_equal(const struct bh_field *f, const void *a, const void *b);
 
+/* bh_field_is_empty(), the usual cases inline. */
+static inline bool bh_field_none(const struct bh_field *f, const void *obj)
+{
+    const void *p = bh_cat(obj, f->off);
+
+    if (f->shape != BH_ONE)
+        return ((const struct bh_vec *)p)->n == 0;
+    if (f->off_has != UINT32_MAX)
+        return !bh_get_has(obj, f);
+    if (f->type <= BH_T_QUANTITY) /* those that are strings */
+        return ((const struct bh_str *)p)->n == 0;
+    if (bh_is_ptr_msg(f))
+        return *(const void *const *)p == NULL;
+    return bh_elem_is_zero(f, p);
+}
+
 /* Fast appends: inline when there is room. */
 static inline void bh_put(struct bh_buf *b, const char *p, size_t n)
 {

@@ -28,7 +28,7 @@ static struct val field_val(const struct bh_field *f, const void *obj)
 
     if (!obj)
         return (struct val){ABSENT, NULL};
-    set = f->flags & BH_F_ALWAYS ? bh_field_is_set(f, obj) : !bh_field_is_empty(f, obj);
+    set = f->flags & BH_F_ALWAYS ? bh_field_is_set(f, obj) : !bh_field_none(f, obj);
     if (f->shape != BH_ONE || f->off_has != UINT32_MAX || bh_is_ptr_msg(f) ||
         f->type == BH_T_TIME || f->type == BH_T_MICROTIME || f->type == BH_T_RAW ||
         f->type == BH_T_BYTES) {

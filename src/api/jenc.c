@@ -19,7 +19,8 @@ void bh_enc_str(struct bh_buf *out, struct bh_str s)
         bh_json_write_str(out, s);
         return;
     }
-    bh_buf_reserve(out, s.n + 2);
+    if (out->cap - out->n < s.n + 2)
+        bh_buf_reserve(out, s.n + 2);
     bh_putc(out, '"');
     if (s.n)
         bh_put(out, s.p, s.n);
@@ -211,13 +212,14 @@ static void enc_members(const struct bh_type *t, const void *obj, struct how *h,
             h->first = in.first;
             continue;
         }
-        if (!(f->flags & BH_F_ALWAYS) && bh_field_is_empty(f, obj))
+        if (!(f->flags & BH_F_ALWAYS) && bh_field_none(f, obj))
             continue;
         if (h->top && !f->num && (bh_str_eqc(f->json, "kind") || bh_str_eqc(f->json, "apiVersion")))
             continue;
         size_t n = f->json.n;
 
-        bh_buf_reserve(out, n + 32);
+        if (out->cap - out->n < n + 32)
+            bh_buf_reserve(out, n + 32);
         if (!h->first)
             bh_putc(out, ',');
         h->first = false;

@@ -199,6 +199,21 @@ void bh_obj_set_struct(struct bh_obj *o, const void *msg)
             ->resource_version = BH_S(BH_OBJ_RV_HOLE);
 }
 
+/* The digits of v and a NUL; returns how many. buf has 24 bytes. */
+static size_t number_text(char *buf, uint64_t v)
+{
+    char back[24];
+    size_t n = 0;
+
+    do
+        back[n++] = (char)('0' + v % 10);
+    while (v /= 10);
+    for (size_t i = 0; i < n; i++)
+        buf[i] = back[n - 1 - i];
+    buf[n] = '\0';
+    return n;
+}
+
 void bh_obj_assign(struct bh_obj *o, uint64_t rv)
 {
     ptrdiff_t at = bh_str_find(o->json, BH_S(HOLE_MEMBER));
@@ -208,7 +223,7 @@ void bh_obj_assign(struct bh_obj *o, uint64_t rv)
     bh_assert(o->rv == 0 && rv > 0);
     bh_assert(at >= 0);
     before = (size_t)at + sizeof("\"resourceVersion\":\"") - 1;
-    n = (size_t)snprintf(number, sizeof(number), "%llu", (unsigned long long)rv);
+    n = number_text(number, rv);
     shift = hole - n;
     memmove(json + shift, json, before);
     memcpy(json + shift + before, number, n);
@@ -225,17 +240,18 @@ void bh_obj_assign(struct bh_obj *o, uint64_t rv)
 static void encode_as(const struct bh_kind *kind, const void *msg, const struct bh_str *rv,
                       struct bh_buf *out)
 {
+    BH_AUTO_ARENA a = NULL;
     void *copy;
 
     if (!rv || kind->meta_off == UINT32_MAX) {
         bh_kind_encode_json(kind, msg, out);
         return;
     }
-    copy = bh_memdup(msg, kind->type->size);
+    a = bh_arena_new(0);
+    copy = bh_arena_memdup(a, msg, kind->type->size);
     ((struct bh_meta_v1_object_meta *)(void *)((char *)copy + kind->meta_off))->resource_version =
         *rv;
     bh_kind_encode_json(kind, copy, out);
-    bh_free(copy);
 }
 
 void bh_obj_encode(const struct bh_kind *kind, const void *msg, struct bh_buf *out)

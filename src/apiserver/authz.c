@@ -54,12 +54,12 @@ static bool any_rule(const struct rule *r, size_t n, const struct bh_authz_attrs
     struct bh_str group = at->group.n > 0 ? at->group : BH_S("core"), res = at->resource;
 
     if (at->subresource.n > 0) {
-        int len =
-            snprintf(name, sizeof(name), "%.*s/%.*s", BH_SF(at->resource), BH_SF(at->subresource));
-
-        if (len < 0 || (size_t)len >= sizeof(name))
+        if (res.n + at->subresource.n + 1 > sizeof(name))
             return false;
-        res = (struct bh_str){name, (size_t)len};
+        memcpy(name, res.p, res.n);
+        name[res.n] = '/';
+        memcpy(name + res.n + 1, at->subresource.p, at->subresource.n);
+        res = (struct bh_str){name, res.n + 1 + at->subresource.n};
     }
     for (size_t i = 0; i < n; i++)
         if (has_word(r[i].verbs, at->verb) && has_word(r[i].groups, group) &&

@@ -58,9 +58,14 @@ static struct bh_str storage_prefix(struct bh_apiserver *srv, const struct bh_ki
 
 static struct bh_str resource_key(char *buf, size_t n, struct bh_str group, struct bh_str resource)
 {
-    int len = snprintf(buf, n, "%.*s/%.*s", BH_SF(group), BH_SF(resource));
-
-    return (struct bh_str){buf, len < 0 || (size_t)len >= n ? 0 : (size_t)len};
+    if (group.n + resource.n + 1 > n)
+        return (struct bh_str){buf, 0};
+    if (group.n)
+        memcpy(buf, group.p, group.n);
+    buf[group.n] = '/';
+    if (resource.n)
+        memcpy(buf + group.n + 1, resource.p, resource.n);
+    return (struct bh_str){buf, group.n + 1 + resource.n};
 }
 
 struct bh_resource *bh_resource_find(struct bh_apiserver *srv, struct bh_str group,
@@ -351,6 +356,7 @@ static void upkeep(void *arg)
     if (rv > BH_HISTORY_EVENTS_MAX && rv - BH_HISTORY_EVENTS_MAX > to)
         to = rv - BH_HISTORY_EVENTS_MAX;
     bh_store_compact_later(srv->store, to);
+    bh_arena_trim();
 }
 
 /* ---- life ---- */
@@ -448,6 +454,7 @@ struct bh_apiserver *bh_apiserver_free(struct bh_apiserver *srv)
     srv->authn = bh_authn_free(srv->authn);
     srv->kubelet_tls = bh_tls_unref(srv->kubelet_tls);
     srv->metrics = bh_metrics_free(srv->metrics);
+    bh_buf_done(&srv->scratch);
     bh_map_done(&srv->resources);
     bh_map_done(&srv->hidden);
     bh_map_done(&srv->gates);

@@ -44,6 +44,7 @@ struct bh_apiserver {
     const char *client_ca_file;
     struct bh_kubelet_files kubelet_files;
     struct bh_metrics *metrics;
+    struct bh_buf scratch; /* memory for the next object to be encoded */
     bh_authorize_fn authorize;
     void *authorize_arg;
     bool always_allow;

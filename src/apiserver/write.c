@@ -143,17 +143,40 @@ static int submit_json(struct bh_rq *rq, enum bh_store_op op, struct bh_resource
     return 0;
 }
 
-/* Objects mostly take less: the buffer need not grow step by step. */
-#define USUAL_BYTES 4096
+/* Objects mostly take less: the server keeps a buffer of that size, and one that has grown beyond
+ * is given back. */
+#define SCRATCH_BYTES 16384
+
+static struct bh_buf scratch_take(struct bh_apiserver *srv)
+{
+    struct bh_buf b = srv->scratch;
+
+    srv->scratch = (struct bh_buf){0};
+    b.max = BH_OBJECT_BYTES_MAX + 1;
+    bh_buf_clear(&b);
+    bh_buf_reserve(&b, SCRATCH_BYTES - 1);
+    return b;
+}
+
+static void scratch_give(struct bh_apiserver *srv, struct bh_buf *b)
+{
+    if (srv->scratch.p || b->cap > SCRATCH_BYTES)
+        bh_buf_done(b);
+    else
+        srv->scratch = *b;
+}
 
 int bh_write_submit_then(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
                          const void *hub_obj, bh_pipeline_done done, void *arg)
 {
-    BH_AUTO_BUF json = {.max = BH_OBJECT_BYTES_MAX + 1};
+    struct bh_apiserver *srv = rq->srv;
+    struct bh_buf json = scratch_take(srv);
+    int r;
 
-    bh_buf_reserve(&json, USUAL_BYTES);
     bh_obj_encode(res->hub, hub_obj, &json);
-    return submit_json(rq, op, res, hub_obj, &json, done, arg);
+    r = submit_json(rq, op, res, hub_obj, &json, done, arg);
+    scratch_give(srv, &json);
+    return r;
 }
 
 int bh_write_submit(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
@@ -400,7 +423,6 @@ static bool encode_update(struct bh_rq *rq, const struct bh_update *u, void *h, 
     struct bh_time *saved = NULL;
     bool kept = keep_times(rq, m, bh_meta_const(hub, old), &saved);
 
-    bh_buf_reserve(out, USUAL_BYTES);
     bh_obj_encode(hub, h, out);
     if (same_bytes(u->old, bh_buf_str(out)))
         return true;
@@ -451,10 +473,11 @@ static struct emptied *emptied_new(struct bh_rq *rq, const struct bh_kind *hub, 
     return e;
 }
 
-static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h, const void *old)
+/* json: an empty buffer to encode into. */
+static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h, const void *old,
+                           struct bh_buf *json)
 {
     const struct bh_kind *hub = rq->res->hub;
-    BH_AUTO_BUF json = {.max = BH_OBJECT_BYTES_MAX + 1};
     int r;
 
     if (bh_deletes_during_update(hub, h, u->old)) {
@@ -473,7 +496,7 @@ static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h,
     if (rq->dry_run) {
         BH_AUTO_OBJ *dry = NULL;
 
-        (void)encode_update(rq, u, h, old, &json);
+        (void)encode_update(rq, u, h, old, json);
         bh_meta_of(hub, h)->resource_version = bh_meta_const(hub, old)->resource_version;
         dry = bh_write_dry(rq, hub, h);
         if (!dry)
@@ -481,12 +504,12 @@ static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h,
         bh_rq_answer_obj(rq, 200, dry);
         return 0;
     }
-    if (encode_update(rq, u, h, old, &json)) {
+    if (encode_update(rq, u, h, old, json)) {
         r = answer_unchanged(rq, u);
         if (r <= 0)
             return r;
     }
-    return submit_json(rq, BH_STORE_UPDATE, rq->res, h, &json, bh_write_answered, rq);
+    return submit_json(rq, BH_STORE_UPDATE, rq->res, h, json, bh_write_answered, rq);
 }
 
 /* What is owned is what was asked for, before the rules of the kind took part of it back: on the
@@ -543,6 +566,8 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
     struct bh_meta_v1_object_meta *m;
     struct bh_str version, uid;
     const struct bh_field *status;
+    struct bh_apiserver *srv = rq->srv;
+    struct bh_buf json;
     void *h = NULL, *asked;
     int r;
 
@@ -593,5 +618,8 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
         return r;
     for (size_t i = 0; i < warnings.n; i++)
         bh_rq_warn(rq, warnings.p[i]);
-    return update_prepared(rq, u, h, old);
+    json = scratch_take(srv);
+    r = update_prepared(rq, u, h, old, &json); /* which may end the request */
+    scratch_give(srv, &json);
+    return r;
 }

@@ -108,9 +108,10 @@ void bh_free(void *p)
 
 /* ---- blocks ---- */
 
-/* Sizes BLOCK_MIN << 0 … << 3, and how many of each a thread keeps: 256 KiB of each size. */
+/* Sizes BLOCK_MIN << 0 … << 3, and how many bytes of each a thread keeps: most arenas stay in their
+ * first block, and a server that is busy has thousands of them. */
 #define KEPT_SIZES 4
-#define KEPT_BYTES (256u << 10)
+static const size_t kept_bytes[KEPT_SIZES] = {8u << 20, 1u << 20, 256u << 10, 256u << 10};
 
 struct kept {
     struct block *first[KEPT_SIZES];
@@ -121,18 +122,30 @@ static __thread struct kept kept;
 static pthread_key_t kept_key;
 static pthread_once_t kept_once = PTHREAD_ONCE_INIT;
 
-static void kept_end(void *arg)
+static void kept_free(struct kept *k)
 {
-    struct kept *k = arg;
-
-    for (int i = 0; i < KEPT_SIZES; i++)
+    for (int i = 0; i < KEPT_SIZES; i++) {
         while (k->first[i]) {
             struct block *b = k->first[i];
 
             k->first[i] = b->next;
             free(b);
         }
-    *k = (struct kept){0};
+        k->n[i] = 0;
+    }
+}
+
+static void kept_end(void *arg)
+{
+    struct kept *k = arg;
+
+    kept_free(k);
+    k->known = false;
+}
+
+void bh_arena_trim(void)
+{
+    kept_free(&kept);
 }
 
 static void kept_init(void)
@@ -172,7 +185,7 @@ static void block_put(struct block *b)
     size_t n = b->size + sizeof(*b);
     int i = ARENA_SEPARATE ? KEPT_SIZES : kept_size(n);
 
-    if (i == KEPT_SIZES || (kept.n[i] + 1) * n > KEPT_BYTES) {
+    if (i == KEPT_SIZES || (kept.n[i] + 1) * n > kept_bytes[i]) {
         free(b);
         return;
     }

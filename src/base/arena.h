@@ -16,7 +16,10 @@ struct bh_arena;
  * bh_arena_free(). */
 struct bh_arena *bh_arena_new(size_t bytes_max);
 struct bh_arena *bh_arena_free(struct bh_arena *a); /* accepts NULL, returns NULL */
-void bh_arena_reset(struct bh_arena *a);        /* forgets everything, keeps one block for reuse */
+void bh_arena_reset(struct bh_arena *a); /* forgets everything, keeps one block for reuse */
+/* Gives back what this thread keeps for its next arenas (8 MiB at most): for those who have been
+ * busy and are not. */
+void bh_arena_trim(void);
 size_t bh_arena_used(const struct bh_arena *a); /* bytes handed out since the last reset */
 
 void *bh_arena_alloc(struct bh_arena *a,

@@ -21,6 +21,7 @@ struct inproc {
     struct bh_apiserver *srv;
     struct bh_arena *arena;
     struct bh_user user;
+    struct bh_buf url;       /* scratch */
     struct bh_link waiting;  /* calls that the server does not know yet, in order */
     struct bh_link starting; /* those of them whose turn has come */
     struct bh_link calls;    /* calls that the server works on */
@@ -184,6 +185,7 @@ static void pump_run(void *arg)
         inproc_start(c, bh_container(c->starting.next, struct inproc_call, link));
     c->pumping = false;
     if (c->freed) {
+        bh_buf_done(&c->url);
         (void)bh_arena_free(c->arena);
         bh_free(c);
     }
@@ -193,15 +195,16 @@ static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id,
                                            const struct bh_client_req *req, uint64_t watch_rv)
 {
     struct inproc_call *k = bh_calloc(1, sizeof(*k));
-    BH_AUTO_BUF url = {.max = BH_URL_BYTES_MAX};
     struct bh_arena *a = bh_arena_new(0);
+    struct bh_buf *url = &c->url;
     struct bh_str rest;
 
     k->owner = c;
     k->id = id;
     k->rq.arena = a;
-    bh_client_url(&url, req, watch_rv);
-    rest = bh_str_dup(a, bh_buf_str(&url));
+    bh_buf_clear(url);
+    bh_client_url(url, req, watch_rv);
+    rest = bh_str_dup(a, bh_buf_str(url));
     k->rq.method = bh_s(bh_client_method(req->verb));
     k->rq.path = bh_str_cut(&rest, '?');
     k->rq.query = rest;
@@ -285,6 +288,7 @@ static void inproc_free(struct bh_client *base)
     c->freed = true;
     if (c->pumping)
         return;
+    bh_buf_done(&c->url);
     (void)bh_arena_free(c->arena);
     bh_free(c);
 }
@@ -303,6 +307,7 @@ struct bh_client *bh_client_new_inproc(struct bh_loop *l, struct bh_apiserver *s
     (void)snprintf(c->base.user_agent, sizeof(c->base.user_agent), "%s", user_agent);
     c->srv = srv;
     c->arena = bh_arena_new(0);
+    c->url.max = BH_URL_BYTES_MAX;
     c->user.name = bh_str_dup(c->arena, user);
     c->user.groups.p = bh_new_n(c->arena, struct bh_str, groups_n + 1);
     c->user.groups.n = groups_n;
