@@ -414,7 +414,8 @@ static void claim_deleted(void *arg, struct bh_obj *last)
     bh_free(w);
     sched_give_seen(s, last, true);
     bh_dra_claim_del(s->model, last->uid);
-    if (c->status.allocation)
+    /* A pod waits for the end of a claim that an earlier attempt left behind, used or not. */
+    if (c->status.allocation || bh_str_map_get(&c->metadata.annotations, BH_S(EXT_ANNOTATION)))
         sched_devices_freed(s);
 }
 
