@@ -259,7 +259,7 @@ class File:
                                "list", "keys", "map", "struct", "gate", "gotype", "doc"):
                     self.bad(n, "unknown attribute '%s'" % key)
                 f.attrs[key] = v
-            elif a in ("always", "inline", "required", "immutable"):
+            elif a in ("always", "inline", "required", "immutable", "typed"):
                 f.flags.add(a)
             else:
                 self.bad(n, "unknown attribute '%s'" % a)
@@ -618,7 +618,7 @@ def emit_h(s, f):
 def field_flags(x):
     fl = []
     for word, flag in (("always", "BH_F_ALWAYS"), ("inline", "BH_F_INLINE"), ("required", "BH_F_REQUIRED"),
-                       ("immutable", "BH_F_IMMUTABLE")):
+                       ("immutable", "BH_F_IMMUTABLE"), ("typed", "BH_F_TYPED")):
         if word in x.flags:
             fl.append(flag)
     if "doc" in x.attrs:

@@ -328,7 +328,7 @@ static int dec_elem(struct dec *d, const struct bh_field *f, void *p, struct bh_
 
     switch ((enum bh_ftype)f->type) {
     case BH_T_MESSAGE:
-        return dec_msg(d, f->msg, p, at, false, go, err);
+        return dec_msg(d, f->msg, p, at, (f->flags & BH_F_TYPED) != 0, go, err);
     case BH_T_STRING:
         if (bh_json_peek(&d->rd) != BH_JSON_STR)
             return mismatch(d, go, at, err);

@@ -77,6 +77,7 @@ static void enc_bytes(struct bh_buf *out, struct bh_str s)
 }
 
 static void enc_msg(const struct bh_type *t, const void *obj, struct bh_buf *out);
+static void enc_typed(const struct bh_type *t, const void *obj, struct bh_buf *out);
 
 static void enc_elem(const struct bh_field *f, const void *p, struct bh_buf *out)
 {
@@ -125,7 +126,10 @@ static void enc_elem(const struct bh_field *f, const void *p, struct bh_buf *out
             put_i64(out, is->i);
         break;
     case BH_T_MESSAGE:
-        enc_msg(f->msg, p, out);
+        if (f->flags & BH_F_TYPED)
+            enc_typed(f->msg, p, out);
+        else
+            enc_msg(f->msg, p, out);
         break;
     }
 }
@@ -260,6 +264,14 @@ static void enc_top(struct bh_str kind, struct bh_str api_version, const struct 
     bh_buf_addc(out, '"');
     enc_members(t, obj, &h, out);
     bh_buf_addc(out, '}');
+}
+
+/* An object of the core group inside another one. */
+static void enc_typed(const struct bh_type *t, const void *obj, struct bh_buf *out)
+{
+    struct bh_str name = t->go_name, version = bh_str_cut(&name, '.');
+
+    enc_top(t->name, version, t, obj, out);
 }
 
 void bh_kind_encode_json(const struct bh_kind *k, const void *obj, struct bh_buf *out)

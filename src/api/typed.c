@@ -241,7 +241,7 @@ static void check_list(struct check *c, const struct bh_field *f, const struct b
 
 static void check_members(struct check *c, struct bh_place p, enum bh_at at, const struct bh_jv *v)
 {
-    bool top = !p.f;
+    bool top = !p.f || (p.elem && (p.f->flags & BH_F_TYPED));
 
     if (v->kind != BH_JSON_OBJ) {
         expected(c, "map", v);

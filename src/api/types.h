@@ -131,6 +131,8 @@ enum bh_field_flag {
     BH_F_ATOMIC_MAP = 1 << 10,       /* map=atomic */
     BH_F_ATOMIC_STRUCT = 1 << 11,    /* struct=atomic */
     BH_F_GRANULAR = 1 << 12,         /* map=granular, struct=granular: undoes an atomic message */
+    /* 13 and 14: doc_flags.h */
+    BH_F_TYPED = 1 << 15, /* the objects say kind and apiVersion, as at the top */
 };
 
 enum bh_list_type { BH_LIST_UNSET, BH_LIST_ATOMIC, BH_LIST_SET, BH_LIST_MAP };

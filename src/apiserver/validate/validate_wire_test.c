@@ -46,10 +46,9 @@ static bool skipped(const char *name)
         "core/pod/security/privileged-off", /* a server with an option */
         "core/pod/security/admission-",     /* admission */
         "core/limitrange/",
-        "core/service/",                       /* the registry gives addresses first */
-        "workloads/statefulset/create/claims", /* kind and apiVersion of claims within */
-        "core/quota/",                         /* admission */
-        "core/namespace/",                     /* finalizers go beyond one write */
+        "core/service/",   /* the registry gives addresses first */
+        "core/quota/",     /* admission */
+        "core/namespace/", /* finalizers go beyond one write */
         "dra/authz/",
         "dra/node/", /* who may */
         "dra/admin/",
