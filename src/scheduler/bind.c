@@ -29,7 +29,7 @@ struct bind_claim {
 };
 
 enum bind_step {
-    STEP_VOLUMES, /* they are bound first */
+    STEP_VOLUMES, /* their binding is begun; the claims follow at once */
     STEP_CREATE,  /* of the claim for extended resources */
     STEP_FINALIZER,
     STEP_STATUS,
@@ -54,7 +54,8 @@ struct sbind {
     struct bind_group *group; /* NULL: alone, or all of them are ready */
     struct bh_link group_link;
     bool begun;
-    bool dead; /* the group failed: this one ends, too, when its write is over */
+    bool dead;               /* the group or the volumes failed: it ends when its write is over */
+    struct bh_str dead_text; /* none: the group's */
     struct bh_scheduler *s;
     struct bh_arena *arena;
     struct spod *pod; /* NULL: it is gone meanwhile */
@@ -73,6 +74,7 @@ struct sbind {
     struct bh_link wait;         /* in s->bind_waits */
     int64_t wait_until;
     bool waiting;
+    bool devices_ready;
     bool node_told;
     enum bind_step step;
     bool unsure; /* the last write of the step may still have taken effect */
@@ -108,6 +110,19 @@ static void group_unref(struct bind_group *bg)
         bh_free(bg);
 }
 
+static struct bh_str end_text(const struct sbind *b)
+{
+    if (b->dead_text.n)
+        return b->dead_text;
+    return b->dead ? BH_S(GROUP_TEXT) : (struct bh_str){NULL, 0};
+}
+
+/* Of what ends a bind that is to end; the volumes end with it. */
+static bool nothing_writes(const struct sbind *b)
+{
+    return !b->begun || (!b->call && (b->step == STEP_WAIT || b->step == STEP_GROUP));
+}
+
 static void group_leave(struct sbind *b)
 {
     struct bind_group *bg = b->group;
@@ -135,9 +150,8 @@ static void group_failed(struct sbind *b)
 
         group_leave(o);
         o->dead = true;
-        if (!o->begun || o->step == STEP_VOLUMES ||
-            (!o->call && (o->step == STEP_GROUP || o->step == STEP_WAIT)))
-            bind_failed(o, BH_S(GROUP_TEXT)); /* nothing is under way that would end it */
+        if (nothing_writes(o))
+            bind_failed(o, end_text(o)); /* nothing would end it */
     }
     group_unref(bg);
 }
@@ -164,11 +178,6 @@ static bool group_ready(struct sbind *b)
     }
     group_unref(bg);
     return true;
-}
-
-static struct bh_str end_text(const struct sbind *b)
-{
-    return b->dead ? BH_S(GROUP_TEXT) : (struct bh_str){NULL, 0};
 }
 
 static bool ends(const struct sbind *b)
@@ -397,8 +406,10 @@ static void tell_ext(struct sbind *b)
                               "status", BH_PATCH_MERGE, bh_buf_str(&out), bind_answer, b);
 }
 
-/* Whether the devices are bound: true goes on; false waits, or the attempt has ended. */
-static bool devices_bound(struct sbind *b)
+enum devices { DEVICES_READY, DEVICES_PENDING, DEVICES_FAILED };
+
+/* Whether the devices are bound. Failed: the attempt has ended, and b with it. */
+static enum devices devices_bound(struct sbind *b)
 {
     const struct bh_meta_v1_condition *failure = NULL;
     bool pending = false;
@@ -419,14 +430,14 @@ static bool devices_bound(struct sbind *b)
                 "running PreBind plugin \"DynamicResources\": device binding failed: claim=%.*s, "
                 "reason=%.*s, message=\"%.*s\"",
                 BH_SF(o->name), BH_SF(failure->reason), BH_SF(failure->message));
-            return false;
+            return DEVICES_FAILED;
         case BINDING_PENDING:
             if (b->wait_until && bh_loop_mono_ns(b->s->loop) >= b->wait_until) {
                 fail_f(b,
                        "running PreBind plugin \"DynamicResources\": device binding timeout: "
                        "claim=%.*s",
                        BH_SF(o->name));
-                return false;
+                return DEVICES_FAILED;
             }
             pending = true;
             break;
@@ -435,7 +446,7 @@ static bool devices_bound(struct sbind *b)
             break;
         }
     }
-    return !pending;
+    return pending ? DEVICES_PENDING : DEVICES_READY;
 }
 
 /* Where the pod will be, told before it is bound: what is awaited may depend on it. */
@@ -482,34 +493,53 @@ static bool names_its_claims(const struct sbind *b)
     return true;
 }
 
-static void go_wait(struct sbind *b)
+/* False: the devices are still awaited. Otherwise b may be gone. */
+static bool go_wait(struct sbind *b)
 {
     if (!names_its_claims(b)) {
         fail_f(b, "running PreBind plugin \"DynamicResources\": the pod uses another claim by now");
-        return;
+        return true;
     }
     b->step = STEP_WAIT;
-    if (devices_bound(b)) {
-        bh_list_del(&b->wait);
-        bh_timer_stop(&b->retry);
-        if (group_ready(b))
-            post_binding(b);
-    } else if (b->step == STEP_WAIT && !b->waiting) {
-        begin_wait(b);
+    switch (b->devices_ready ? DEVICES_READY : devices_bound(b)) {
+    case DEVICES_FAILED:
+        return true;
+    case DEVICES_PENDING:
+        if (!b->waiting)
+            begin_wait(b);
+        return false;
+    case DEVICES_READY:
+        break;
     }
+    b->devices_ready = true;
+    bh_list_del(&b->wait);
+    bh_timer_stop(&b->retry);
+    if (!b->volumes && group_ready(b))
+        post_binding(b);
+    return true;
+}
+
+static bool watches(const struct sbind *b, struct bh_str uid)
+{
+    for (size_t i = 0; i < b->watched_n; i++)
+        if (bh_str_eq(b->watched[i], uid))
+            return true;
+    return false;
 }
 
 void sched_bind_claim(struct bh_scheduler *s, const struct bh_obj *claim)
 {
-    bh_list_for_safe(it, &s->bind_waits)
-    {
-        struct sbind *b = bh_container(it, struct sbind, wait);
+    for (bool more = true; more;) {
+        more = false;
+        bh_list_for(it, &s->bind_waits)
+        {
+            struct sbind *b = bh_container(it, struct sbind, wait);
 
-        for (size_t i = 0; i < b->watched_n; i++)
-            if (bh_str_eq(b->watched[i], claim->uid)) {
-                go_wait(b);
-                break;
-            }
+            if (!watches(b, claim->uid) || !go_wait(b))
+                continue;
+            more = true;
+            break; /* one that fails takes the others of its group with it */
+        }
     }
 }
 
@@ -558,29 +588,29 @@ static void await_sibling(struct sbind *b, struct bind_claim *k)
     again_later(b);
 }
 
+/* At any time: while claims are written, and while devices are awaited. */
 static void volumes_bound(void *arg, struct bh_str why)
 {
     struct sbind *b = arg;
     struct sched_vbind *v = b->volumes;
 
-    if (why.n) {
-        bind_failed(b, why);
-        return;
+    if (why.n && !b->dead) {
+        b->dead = true;
+        b->dead_text = bh_str_dup(b->arena, why);
     }
     b->volumes = NULL;
     sched_vbind_free(v);
-    bind_go(b);
+    if (b->call || b->step != STEP_WAIT)
+        return; /* what is under way goes on, or ends it */
+    if (b->dead)
+        bind_failed(b, end_text(b));
+    else
+        (void)go_wait(b);
 }
 
 /* The next write, from what the newest objects say. */
 static void bind_go(struct sbind *b)
 {
-    if (b->volumes) {
-        b->step = STEP_VOLUMES;
-        tell_node(b);
-        sched_vbind_start(b->volumes, volumes_bound, b);
-        return;
-    }
     while (b->i < b->n) {
         struct bind_claim *k = &b->claims[b->i];
         const struct bh_resource_v1_resource_claim *c;
@@ -650,7 +680,7 @@ static void bind_go(struct sbind *b)
     if (b->ext && !b->ext_told)
         tell_ext(b);
     else
-        go_wait(b);
+        (void)go_wait(b);
 }
 
 static void on_retry(void *arg)
@@ -665,7 +695,7 @@ static void on_retry(void *arg)
         get_pod(b);
         break;
     case STEP_WAIT:
-        go_wait(b);
+        (void)go_wait(b);
         break;
     case STEP_GROUP:
         break;
@@ -966,7 +996,15 @@ static void add_ext(struct sbind *b, const struct ask_set *set,
 static void begin(struct sbind *b)
 {
     b->begun = true;
-    bind_go(b);
+    if (b->volumes) {
+        b->step = STEP_VOLUMES;
+        tell_node(b);
+        sched_vbind_start(b->volumes, volumes_bound, b);
+    }
+    if (b->dead)
+        bind_failed(b, end_text(b));
+    else
+        bind_go(b);
 }
 
 /* The last member is there: all begin. One that fails at once takes the others with it. */
@@ -1031,9 +1069,8 @@ void sched_bind_pod_gone(struct spod *pod)
         return;
     pod->bind = NULL;
     b->pod = NULL;
-    if (!b->begun || b->step == STEP_VOLUMES ||
-        (!b->call && (b->step == STEP_WAIT || b->step == STEP_GROUP)))
-        bind_failed(b, (struct bh_str){NULL, 0}); /* nothing is under way that would end it */
+    if (nothing_writes(b))
+        bind_failed(b, (struct bh_str){NULL, 0}); /* nothing would end it */
 }
 
 void sched_bind_abandon(struct bh_scheduler *s)

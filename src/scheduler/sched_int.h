@@ -607,7 +607,7 @@ struct sched_vbind *sched_vbind_new(struct cycle *c, const struct snode *n, stru
 void sched_vbind_start(struct sched_vbind *b, void (*done)(void *arg, struct bh_str why),
                        void *arg);
 void sched_vbind_free(struct sched_vbind *b);  /* NULL is fine; takes the assumptions back */
-void sched_vbind_look(struct bh_scheduler *s); /* a volume or claim changed */
+void sched_vbind_look(struct bh_scheduler *s); /* a volume, claim or node changed */
 void sched_images_read(struct bh_scheduler *s, struct snode *n);
 void sched_images_clear(struct bh_scheduler *s, struct snode *n);
 int64_t sched_images_score(struct cycle *c, const struct snode *n);

@@ -321,8 +321,10 @@ static void node_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
     uint32_t ev = node_changes(old, o);
 
     sched_node_put(s, o);
-    if (ev & EV_NODE_LABEL)
+    if (ev & EV_NODE_LABEL) {
         bh_dra_node_put(s->model, o->name, &o->labels);
+        sched_vbind_look(s);
+    }
     for (uint32_t bit = 1; bit <= EV_NODE_FEATURE; bit <<= 1)
         if (ev & bit)
             sched_happened(s, &(struct happening){.ev = (enum event)bit,
@@ -338,6 +340,7 @@ static void node_deleted(void *arg, struct bh_obj *last)
     s->epoch++;
     sched_node_del(s, last->name);
     bh_dra_node_del(s->model, last->name);
+    sched_vbind_look(s);
 }
 
 /* ---- claims ---- */
@@ -516,8 +519,7 @@ static void volume_happened(struct bh_scheduler *s, const struct bh_obj *old,
                             const struct bh_obj *o, bool gone)
 {
     sched_happened(s, &(struct happening){.ev = EV_VOLUME, .old = old, .obj = o, .gone = gone});
-    if (!bh_list_empty(&s->volume_waits))
-        sched_vbind_look(s);
+    sched_vbind_look(s);
 }
 
 static void volume_added(void *arg, struct bh_obj *o)

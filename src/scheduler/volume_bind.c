@@ -489,14 +489,7 @@ static bool says_so(const struct sched_vbind *b, const struct bind_volume *v)
 /* 1: bound, 0: not yet, -1: ended with a failure. */
 static int check_pv(struct sched_vbind *b, const struct bh_core_v1_persistent_volume *pv)
 {
-    const struct snode *n = sched_node_find(b->s, b->node);
-
-    if (!n || !n->obj) {
-        failed(b, "binding volumes: failed to get node \"%.*s\": node \"%.*s\" not found",
-               BH_SF(b->node), BH_SF(b->node));
-        return -1;
-    }
-    if (!reached(pv, n)) {
+    if (!reached(pv, sched_node_find(b->s, b->node))) {
         failed(
             b,
             "binding volumes: pv \"%.*s\" node affinity doesn't match node \"%.*s\": no matching "
@@ -557,11 +550,17 @@ static int check_provisioned(struct sched_vbind *b, const struct bind_volume *v,
     return bh_pvc_bound(pvc);
 }
 
-/* Looks whether everything is bound; goes on waiting when it is not. */
-static void check(struct sched_vbind *b)
+/* Looks whether everything is bound; false: not yet, it goes on waiting. Otherwise b is gone. */
+static bool check(struct sched_vbind *b)
 {
+    const struct snode *n = sched_node_find(b->s, b->node);
     int all = 1;
 
+    if (!n || !n->obj) {
+        failed(b, "binding volumes: failed to get node \"%.*s\": node \"%.*s\" not found",
+               BH_SF(b->node), BH_SF(b->node));
+        return true;
+    }
     for (size_t i = 0; i < b->n; i++) {
         const struct bind_volume *v = &b->v[i];
         struct bh_obj *pvc = sched_pvc(b->s, v->pvc->ns, v->pvc->name);
@@ -571,20 +570,30 @@ static void check(struct sched_vbind *b)
             failed(b,
                    "binding volumes: failed to check %s: persistentvolumeclaim \"%.*s\" not found",
                    v->pv ? "binding" : "provisioning pvc", BH_SF(v->pvc->name));
-            return;
+            return true;
         }
         r = v->pv ? check_static(b, v, bh_obj_struct(pvc)) : check_provisioned(b, v, pvc);
         if (r < 0)
-            return;
+            return true;
         all = all && r;
     }
     if (all)
         ended(b, (struct bh_str){NULL, 0});
+    return all;
 }
 
 void sched_vbind_look(struct bh_scheduler *s)
 {
-    bh_list_for_safe(it, &s->volume_waits) check(bh_container(it, struct sched_vbind, link));
+    for (bool more = true; more;) {
+        more = false;
+        bh_list_for(it, &s->volume_waits)
+        {
+            if (!check(bh_container(it, struct sched_vbind, link)))
+                continue;
+            more = true;
+            break; /* one that fails takes the others of its group with it */
+        }
+    }
 }
 
 static void go(struct sched_vbind *b)
@@ -605,7 +614,7 @@ static void go(struct sched_vbind *b)
     b->waiting = true;
     bh_list_add_tail(&b->s->volume_waits, &b->link);
     bh_timer_start(&b->timer, b->timeout_s * 1000);
-    check(b);
+    (void)check(b);
 }
 
 static void on_answer(void *arg, const struct bh_client_res *res)

@@ -329,3 +329,86 @@ BH_TEST(members_of_a_gang_do_not_share_a_volume)
     BH_STREQ(world_node_of(&w, "p2"), "oak");
     world_done(&w);
 }
+
+BH_TEST(a_node_that_goes_ends_the_wait_for_its_volumes)
+{
+    struct world w;
+
+    world_init(&w);
+    node(&w, "oak");
+    class(&w, "disks.example.com");
+    claim(&w, "data", "ReadWriteOnce", "");
+    world_start(&w);
+    pod(&w, "p", "data", "");
+    world_run(&w, 500);
+    BH_EQ(world_delete(&w, &bh_core_v1_node_kind, "", "oak"), 200);
+    world_run(&w, 50);
+    BH_STREQ(world_message(&w, "p"),
+             "running PreBind plugin \"VolumeBinding\": binding volumes: failed to get node "
+             "\"oak\": node \"oak\" not found");
+    world_done(&w);
+}
+
+static size_t reservations(struct world *w, const char *name)
+{
+    const struct bh_resource_v1_resource_claim *c =
+        world_get(w, &bh_resource_v1_resource_claim_kind, "default", name);
+
+    return c && c->status.allocation ? c->status.reserved_for.n : 99;
+}
+
+BH_TEST(devices_are_given_while_volumes_are_awaited)
+{
+    struct world w;
+
+    world_init(&w);
+    node(&w, "oak");
+    class(&w, BH_VOL_NO_PROVISIONER);
+    volume(&w, "v1", "2Gi", "oak");
+    claim(&w, "data", "ReadWriteOnce", "");
+    world_class(&w);
+    world_gpus(&w, "oak", 1, "");
+    world_claim(&w, "gpu");
+    world_start(&w);
+    pod(&w, "p", "data", ",\"resourceClaims\":[{\"name\":\"g\",\"resourceClaimName\":\"gpu\"}]");
+    world_run(&w, 500);
+    BH_EQ(reservations(&w, "gpu"), 1);
+    BH_STREQ(world_node_of(&w, "p"), "");
+    /* The volume is taken away: the pod gives back what it had. */
+    BH_EQ(world_patch(&w, PV, "", "v1", "", "{\"spec\":{\"claimRef\":null}}"), 200);
+    world_run(&w, 50);
+    BH_STREQ(world_message(&w, "p"),
+             "running PreBind plugin \"VolumeBinding\": binding volumes: ClaimRef got reset for pv "
+             "\"v1\"");
+    BH_EQ(reservations(&w, "gpu"), 0);
+    world_run(&w, 30000); /* another try */
+    BH_EQ(reservations(&w, "gpu"), 1);
+    bound(&w, "data", "v1");
+    world_run(&w, 500);
+    BH_STREQ(world_node_of(&w, "p"), "oak");
+    world_done(&w);
+}
+
+BH_TEST(a_node_that_goes_ends_a_gang_that_waits_for_volumes)
+{
+    struct world w;
+
+    world_init(&w);
+    node(&w, "oak");
+    class(&w, "disks.example.com");
+    claim(&w, "c1", "ReadWriteOnce", "");
+    claim(&w, "c2", "ReadWriteOnce", "");
+    BH_EQ(world_create(&w, &bh_scheduling_v1alpha2_pod_group_kind, "default",
+                       "{\"metadata\":{\"name\":\"g\"},\"spec\":{\"schedulingPolicy\":{\"gang\":{"
+                       "\"minCount\":2}}}}"),
+          201);
+    world_start(&w);
+    pod(&w, "p1", "c1", ",\"schedulingGroup\":{\"podGroupName\":\"g\"}");
+    pod(&w, "p2", "c2", ",\"schedulingGroup\":{\"podGroupName\":\"g\"}");
+    world_run(&w, 2000);
+    BH_EQ(world_delete(&w, &bh_core_v1_node_kind, "", "oak"), 200);
+    world_run(&w, 500);
+    BH_CHECK(world_message(&w, "p1").n > 0);
+    BH_CHECK(world_message(&w, "p2").n > 0);
+    world_done(&w);
+}
