@@ -206,19 +206,6 @@ static void bind_free(struct sbind *b)
     (void)bh_arena_free(a);
 }
 
-/* Takes our reservation for the pod back; the allocation stays for the next attempt. */
-static void release(struct sbind *b, const struct bind_claim *k)
-{
-    struct bh_str body =
-        bh_str_fmt(b->arena,
-                   "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"reservedFor\":[{\"$patch\":"
-                   "\"delete\",\"uid\":\"%.*s\"}]}}",
-                   BH_SF(k->uid), BH_SF(b->pod_obj->uid));
-
-    (void)bh_client_patch(b->s->client, &bh_resource_v1_resource_claim_kind, k->ns, k->name,
-                          "status", BH_PATCH_STRATEGIC, body, NULL, NULL);
-}
-
 /* The attempt ends without a bound pod. why empty: the pod is gone, nobody is to be told. */
 static void bind_failed(struct sbind *b, struct bh_str why)
 {
@@ -233,7 +220,7 @@ static void bind_failed(struct sbind *b, struct bh_str why)
         if (k->create && k->obj)
             sched_claim_remove(s, k->obj);
         else if (k->reserved && pod) /* of a pod that is gone the claim controller gives all back */
-            release(b, k);
+            sched_release(s, k->obj, b->pod_obj); /* the allocation stays for the next attempt */
         /* Another pod may have reserved for the claim since ours was lost. */
         if (k->alloc && !k->stored && bh_dra_reservation(s->model, k->uid) == k->reservation) {
             bh_dra_unreserve(s->model, k->uid);

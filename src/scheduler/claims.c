@@ -237,6 +237,10 @@ static bool look_up(struct cycle *c, const struct bh_core_v1_pod_resource_claim 
                                     "resource claim %.*s/%.*s is in the process of being "
                                     "deallocated",
                                     BH_SF(k->obj->ns), BH_SF(k->obj->name)));
+    if (sched_releases(c->s, k->obj, c->pod->obj))
+        return refuse(c, bh_str_fmt(c->a,
+                                    "resource claim %.*s/%.*s is in the process of being released",
+                                    BH_SF(k->obj->ns), BH_SF(k->obj->name)));
     if (k->allocated) {
         st = sched_binding_state(k->c, &failure);
         k->broken = st == BINDING_FAILED || (st == BINDING_PENDING && timed_out(c, k->c));

@@ -547,10 +547,14 @@ enum binding_state sched_binding_state(const struct bh_resource_v1_resource_clai
 struct bh_str sched_claims_postfilter(struct cycle *c); /* upstream's words */
 void sched_claim_remove(struct bh_scheduler *s, const struct bh_obj *o);
 
-/* ---- give_back.c: allocations that the scheduler takes back ---- */
+/* ---- give_back.c: allocations and reservations that the scheduler takes back ---- */
 void sched_give_back(struct bh_scheduler *s, struct bh_obj *claim);
 /* Whether that is under way: the claim must not be used as the informer shows it. */
 bool sched_gives_back(struct bh_scheduler *s, const struct bh_obj *claim);
+/* The reservation for a pod whose attempt failed; claim: the newest version that is known. */
+void sched_release(struct bh_scheduler *s, struct bh_obj *claim, struct bh_obj *pod);
+/* Whether that is under way, or not seen by the informer yet: the pod must not use the claim. */
+bool sched_releases(struct bh_scheduler *s, const struct bh_obj *claim, const struct bh_obj *pod);
 /* The informer has this version, or the claim is gone. */
 void sched_give_seen(struct bh_scheduler *s, const struct bh_obj *claim, bool gone);
 void sched_give_done(struct bh_scheduler *s);
