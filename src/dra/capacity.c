@@ -52,6 +52,7 @@ struct dra_cap *dra_dev_caps(struct dra_dev *d)
         d->slice->arena = bh_arena_new(0);
     d->caps = bh_new_n(d->slice->arena, struct dra_cap, n);
     d->caps_n = (uint16_t)n;
+    d->caps_plain = true;
     for (size_t i = 0; i < n; i++) {
         const struct bh_resource_v1_device_capacity *v = &d->d->capacity.p[i].value;
 
@@ -59,6 +60,7 @@ struct dra_cap *dra_dev_caps(struct dra_dev *d)
         d->caps[i].bad = !qty(v->value, &d->caps[i].value);
         if (v->request_policy)
             parse_policy(d->slice->arena, &d->caps[i], v->request_policy);
+        d->caps_plain &= !d->caps[i].bad && !d->caps[i].has_policy;
     }
     return d->caps;
 }

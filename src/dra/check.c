@@ -149,7 +149,8 @@ static int check_counters(const struct bh_dra_model *m, struct bh_arena *a, stru
             return bh_err_set(err, BH_E_INTERNAL, "pool %.*s/%.*s: counters differ",
                               BH_SF(p->driver), BH_SF(p->name));
         for (size_t i = 0; i < n; i++)
-            if (bh_quantity_cmp(old[i].used, p->table[i].used) != 0)
+            if (bh_quantity_cmp(old[i].used, p->table[i].used) != 0 ||
+                old[i].part < p->table[i].part || old[i].part > p->table[i].part)
                 return bh_err_set(err, BH_E_INTERNAL, "pool %.*s/%.*s: counter %.*s/%.*s differs",
                                   BH_SF(p->driver), BH_SF(p->name), BH_SF(old[i].set),
                                   BH_SF(old[i].name));

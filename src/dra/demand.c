@@ -561,10 +561,36 @@ void dra_demand_succeeded(struct dra_demand *d, struct dra_node *n, enum bh_dra_
     d->twin = (struct dra_success){r->prefer, r->score, scoring};
     d->twin_sig = dra_view_get(d->m, n)->sig;
     d->twin_seq = d->m->seq;
+    d->twin_no++;
     if (n->idx / 64 >= d->words)
         return;
     d->success[n->idx] = (struct dra_success){r->prefer, r->score, scoring};
     d->success_bits[n->idx / 64] |= UINT64_C(1) << (n->idx % 64);
+}
+
+void dra_ask_keep(struct bh_dra_ask *q, const struct bh_dra_opts *o, const struct bh_arena *a,
+                  const struct bh_dra_result *r)
+{
+    /* In another arena it may be gone before the ask is. */
+    q->last_no = a == q->a ? q->d->twin_no : 0;
+    q->last = *r;
+    q->last_steps_max = o->steps_max;
+}
+
+bool dra_ask_repeat(struct bh_dra_ask *q, struct dra_node *n, const struct bh_dra_opts *o,
+                    const struct bh_arena *a, struct bh_dra_result *ret)
+{
+    const struct dra_demand *d = q->d;
+
+    if (!q->last_no || a != q->a)
+        return false;
+    demand_sync(q->d);
+    if (q->last_no != d->twin_no || !d->twin_sig || d->twin_seq != q->m->seq ||
+        d->twin.scoring != o->scoring || q->last_steps_max != o->steps_max ||
+        dra_view_get(q->m, n)->sig != d->twin_sig)
+        return false;
+    *ret = q->last;
+    return true;
 }
 
 bool bh_dra_ask_recall(struct bh_dra_ask *q, struct bh_str node, enum bh_dra_scoring scoring,
@@ -636,6 +662,7 @@ struct bh_dra_ask *bh_dra_ask_new(struct bh_dra_model *m,
     q->d->refs++;
     q->claims = claims;
     q->n = n;
+    q->a = a;
     bh_arena_on_reset(a, ask_done, q);
     return q;
 }

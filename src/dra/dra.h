@@ -320,6 +320,7 @@ struct bh_dra_stats {
     uint64_t steps;
     uint64_t evaluations; /* CEL selectors run */
     uint64_t recalled;    /* successes that were known */
+    uint64_t repeated;    /* allocations given as they were for a node that sees the same */
     uint64_t remembered;  /* answers taken from memory instead */
     uint64_t views_built; /* node views computed */
     size_t nodes, slices, pools, devices, claims, asks;

@@ -28,6 +28,8 @@
 
 struct bh_cel_selector;
 
+enum dra_answer { DRA_UNKNOWN, DRA_NO, DRA_YES, DRA_ERR };
+
 /* ---- what exists ---- */
 
 struct dra_range {
@@ -67,10 +69,13 @@ struct dra_dev {
     bool multi;
     bool binding;
     bool caps_parsed;
-    bool negative; /* consumes a negative counter */
+    bool caps_plain; /* none with a policy, none that cannot be read */
+    bool negative;   /* consumes a negative counter */
     bool sized;
+    bool part_known;
     uint32_t topo[DRA_TOPO_N]; /* hashes of where it sits; 0: unknown */
     double size;               /* how much of a device it is; for comparing */
+    double part;               /* how much of its shared capacity is in use */
     struct dra_cap *caps;      /* dra_dev_caps() */
     struct dra_consume *consumes;
 };
@@ -102,18 +107,20 @@ struct dra_counter {
     struct bh_str set, name;
     struct bh_quantity total;
     struct bh_quantity used; /* by all devices of the generation that are in use */
+    double total_f, part;    /* of the total, and how much of it is used; 0: of nothing */
 };
 
 struct dra_pool {
     struct bh_str driver, name;
     struct dra_slice **slices; /* by name */
     size_t n, cap;
-    size_t n_open;       /* without node name and counters: any node may see them */
-    size_t n_counters;   /* with shared counters */
-    bool dirty;          /* in the model's list of pools to be judged again */
-    size_t open_at;      /* 1 + index in the model's open pools */
-    size_t bad_at;       /* 1 + index in the model's bad pools */
-    bool bad_incomplete; /* as it looks to a node that sees its counters only */
+    size_t n_open;         /* without node name and counters: any node may see them */
+    size_t n_counters;     /* with shared counters */
+    bool dirty;            /* in the model's list of pools to be judged again */
+    size_t open_at;        /* 1 + index in the model's open pools */
+    size_t bad_at;         /* 1 + index in the model's bad pools */
+    enum dra_answer whole; /* whether it is valid to nodes that see all its slices */
+    bool bad_incomplete;   /* as it looks to a node that sees its counters only */
     /* Counters of one generation; NULL: to be computed. */
     struct dra_counter *table;
     size_t table_n;
@@ -217,8 +224,6 @@ static inline const struct dra_grants *dra_held_grants(const struct dra_held *h)
 
 /* ---- demands ---- */
 
-enum dra_answer { DRA_UNKNOWN, DRA_NO, DRA_YES, DRA_ERR };
-
 struct dra_sel {
     struct bh_str text; /* owned */
     struct bh_cel_selector *prog;
@@ -297,6 +302,7 @@ struct dra_demand {
     /* The last one, and what it saw: the same goes for nodes that see the same. */
     struct dra_success twin;
     uint64_t twin_sig, twin_seq; /* 0: none */
+    uint64_t twin_no;            /* counts them */
 };
 
 struct bh_dra_ask {
@@ -306,6 +312,12 @@ struct bh_dra_ask {
     size_t n;
     uint32_t start;
     bool started;
+    struct bh_arena *a;
+    /* Its last success, as long as it is the demand's twin: good for every node that sees the same.
+     */
+    struct bh_dra_result last;
+    uint64_t last_no; /* 0: none */
+    uint64_t last_steps_max;
 };
 
 #define DRA_LOG_LEN                                                                                \
@@ -415,6 +427,12 @@ void dra_demand_learn(struct dra_demand *d, const struct dra_node *n); /* it fai
 /* It succeeded there. */
 void dra_demand_succeeded(struct dra_demand *d, struct dra_node *n, enum bh_dra_scoring scoring,
                           const struct bh_dra_result *r);
+/* Keeps the success just told, if it may be given to other nodes. */
+void dra_ask_keep(struct bh_dra_ask *q, const struct bh_dra_opts *o, const struct bh_arena *a,
+                  const struct bh_dra_result *r);
+/* Whether the search would give the kept result again on this node, without running it. */
+bool dra_ask_repeat(struct bh_dra_ask *q, struct dra_node *n, const struct bh_dra_opts *o,
+                    const struct bh_arena *a, struct bh_dra_result *ret);
 int dra_sel_judge(struct bh_dra_model *m, struct dra_sel *s, struct dra_dev *d, struct bh_err *err);
 void dra_sels_done(struct bh_dra_model *m);
 void dra_sels_forget(struct bh_dra_model *m, uint32_t content_id);

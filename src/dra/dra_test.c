@@ -712,6 +712,52 @@ BH_TEST(node_selectors) /* L38, L39, L40, L42 */
     world_done(&w);
 }
 
+/* What the world's ask gets on the node, and whether that is what was found for another. */
+static bool again(struct world *w, const char *node, const char *want)
+{
+    struct bh_dra_stats before, after;
+
+    bh_dra_stats(w->m, &before);
+    BH_EQ(bh_dra_allocate(w->ask, bh_s(node), &w->opts, w->a, &w->res, &w->err), BH_DRA_OK);
+    bh_dra_stats(w->m, &after);
+    BH_STREQ(bh_s(world_got(w)), want);
+    return after.repeated > before.repeated;
+}
+
+BH_TEST(one_search_for_nodes_that_see_the_same)
+{
+    struct world w;
+    struct bh_dra_opts opts;
+
+    begin(&w);
+    slice_full(&w, "s1", "d", "p", 1, 1, "allNodes: true", "devices: [{name: a}, {name: b}]");
+    claim(&w, "c", 1, "");
+    claim(&w, "x", 1, "");
+    WANT(&w, "n1", "default/c", "d/p/a");
+    BH_CHECK(again(&w, "n2", "d/p/a") && again(&w, "n1", "d/p/a"));
+    opts = w.opts;
+    w.opts.scoring = opts.scoring == BH_DRA_PACK ? BH_DRA_FIRST_FIT : BH_DRA_PACK;
+    BH_CHECK(!again(&w, "n2", "d/p/a")); /* asked differently */
+    w.opts = opts;
+    BH_CHECK(!again(&w, "n2", "d/p/a") && again(&w, "n1", "d/p/a"));
+    slice_full(&w, "s2", "d", "a", 1, 1, "nodeName: n2", "devices: [{name: own}]");
+    BH_CHECK(!again(&w, "n2", "d/a/own") && !again(&w, "n1", "d/p/a"));
+    /* What was taken meanwhile is not given again. */
+    BH_EQ(world_reserve(&w, "default/x"), 0);
+    BH_CHECK(!again(&w, "n1", "d/p/b"));
+    /* A device that binds its claim to the node that took it: each has its own result. */
+    slice_full(&w, "s1", "d", "p", 1, 1, "allNodes: true",
+               "devices: [{name: z, bindsToNode: true}]");
+    WANT(&w, "n1", "default/c", "d/p/z");
+    bh_dra_slice_del(w.m, BH_S("s2"));
+    WANT(&w, "n1", "default/c", "d/p/z");
+    BH_CHECK(!again(&w, "n2", "d/p/z"));
+    BH_STREQ(
+        w.res.allocations[0].node_selector->node_selector_terms.p[0].match_fields.p[0].values.p[0],
+        "n2");
+    world_done(&w);
+}
+
 BH_TEST(per_device_nodes)
 {
     struct world w;

@@ -70,6 +70,7 @@ void dra_use_put_dev(struct bh_dra_model *m, struct dra_dev *d)
     struct dra_use *u = use_make(m, d->slice->spec->driver, d->slice->spec->pool.name, d->d->name);
 
     d->use = u;
+    d->part_known = false;
     d->use_next = u->devs;
     u->devs = d;
     if (!u->dedicated)
@@ -106,6 +107,8 @@ static void use_agg_add(struct dra_use *u, const struct dra_amount *a, bool take
         u->agg[u->agg_n++] = (struct dra_amount){.key = {bh_memdup(a->key.p, a->key.n), a->key.n}};
     }
     u->agg[i].q = take ? bh_quantity_add(u->agg[i].q, a->q) : bh_quantity_sub(u->agg[i].q, a->q);
+    for (struct dra_dev *d = u->devs; d; d = d->use_next)
+        d->part_known = false;
 }
 
 /* ---- grants ---- */

@@ -391,6 +391,7 @@ static void pool_free(struct dra_pool *p)
 static void pool_dirty(struct bh_dra_model *m, struct dra_pool *p)
 {
     dra_pool_counters_drop(p);
+    p->whole = DRA_UNKNOWN;
     if (p->n_open) {
         m->views++;
         dra_log_open(m);

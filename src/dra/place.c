@@ -154,6 +154,8 @@ bool dra_capacity_fits(struct dra_call *c, const struct dra_sub *s, struct dra_c
     if (!c->m->f.consumable_capacity || (!s->caps_n && x->dev->d->capacity.n == 0))
         return true;
     caps = dra_dev_caps(x->dev);
+    if (!s->caps_n && !x->dev->multi && x->dev->caps_plain)
+        return true; /* it takes all that there is, and nobody else has any */
     for (size_t i = 0; i < s->caps_n; i++) {
         size_t k = 0;
 

@@ -657,6 +657,31 @@ static bool offered(struct world *w, const char *node)
 
 static size_t recalled; /* asks whose answer was known */
 
+struct got {
+    enum bh_dra_outcome out;
+    struct bh_dra_result res;
+};
+
+/* One ask on node after node gets what a new one got on each, all of it. */
+static void compare_one_ask(struct steps *s, struct bh_dra_ask *ask, const struct got *want)
+{
+    for (unsigned n = 0; n < NODES; n++) {
+        char node[16];
+        struct got g;
+        struct bh_err err = {0};
+
+        (void)snprintf(node, sizeof(node), "node-%u", n);
+        g.out = bh_dra_allocate(ask, bh_s(node), &s->w.opts, s->w.a, &g.res, &err);
+        if (g.out != want[n].out || g.res.n != want[n].res.n || g.res.score != want[n].res.score ||
+            g.res.prefer != want[n].res.prefer)
+            bh_test_fail(__FILE__, __LINE__, "on %s after others: %d with %d, alone %d with %d",
+                         node, g.out, g.res.score, want[n].out, want[n].res.score);
+        for (size_t i = 0; g.out == BH_DRA_OK && i < g.res.n; i++)
+            BH_CHECK(bh_msg_equal(&bh_resource_v1_allocation_result_type,
+                                  &want[n].res.allocations[i], &g.res.allocations[i]));
+    }
+}
+
 /* Every node and claim: the same outcome, the same devices, and no node that fits is kept back. */
 static void compare(struct steps *s)
 {
@@ -671,7 +696,9 @@ static void compare(struct steps *s)
     add_all(&at_once, s->held, HELD);
     add_all(&at_once, s->rules, 2);
     add_all(&at_once, s->ours, OURS);
-    for (unsigned c = 0; c < FREE; c++)
+    for (unsigned c = 0; c < FREE; c++) {
+        struct got got[NODES];
+
         for (unsigned n = 0; n < NODES; n++) {
             char claim[16], node[16];
             enum bh_dra_outcome x, y;
@@ -698,7 +725,10 @@ static void compare(struct steps *s)
             if (kept && (y == BH_DRA_OK || y == BH_DRA_FATAL) && s->nodes[n])
                 bh_test_fail(__FILE__, __LINE__, "%s on %s is kept back, but fits: %d %s", claim,
                              node, y, world_got(&at_once));
+            got[n] = (struct got){x, s->w.res};
         }
+        compare_one_ask(s, s->w.ask, got);
+    }
     if (bh_dra_self_check(s->w.m, &err) == -BH_E_INTERNAL)
         bh_test_fail(__FILE__, __LINE__, "%s", err.msg);
     world_done(&at_once);

@@ -204,6 +204,7 @@ static struct bh_core_v1_node_selector *selector_of_node(struct dra_call *c)
     struct bh_core_v1_node_selector_requirement *r =
         bh_new(c->a, struct bh_core_v1_node_selector_requirement);
 
+    c->own_node = true;
     r->key = BH_S("metadata.name");
     r->operator= BH_S("In");
     r->values.p = bh_new(c->a, struct bh_str);

@@ -114,32 +114,15 @@ static double dev_size(struct dra_dev *d)
     return d->size;
 }
 
-/* The part of the device's counters, or of its shared capacity, that others use already: 0..1. */
-static double dev_used(const struct dra_call *c, const struct dra_cand *x)
+static double shared_part(struct dra_dev *d)
 {
-    const struct dra_vpool *v = &c->view->pools[x->vpool];
+    struct dra_cap *caps = dra_dev_caps(d);
     double most = 0;
 
-    if (x->dev->d->consumes_counters.n) {
-        dra_pool_counters(v->pool, v->gen);
-        for (size_t i = 0; i < x->dev->consumes_n; i++) {
-            const struct dra_counter *t;
-            double total;
+    for (size_t i = 0; i < d->use->agg_n; i++) {
+        const struct dra_amount *a = &d->use->agg[i];
 
-            if (x->dev->consumes[i].slot == DRA_NONE)
-                continue;
-            t = &v->pool->table[x->dev->consumes[i].slot];
-            total = bh_quantity_double(t->total);
-            if (total > 0 && bh_quantity_double(t->used) / total > most)
-                most = bh_quantity_double(t->used) / total;
-        }
-        return most;
-    }
-    for (size_t i = 0; x->dev->multi && i < x->dev->use->agg_n; i++) {
-        const struct dra_amount *a = &x->dev->use->agg[i];
-        struct dra_cap *caps = dra_dev_caps(x->dev);
-
-        for (size_t k = 0; k < x->dev->caps_n; k++)
+        for (size_t k = 0; k < d->caps_n; k++)
             if (bh_str_eq(caps[k].key, a->key) && bh_quantity_double(caps[k].value) > 0 &&
                 bh_quantity_double(a->q) / bh_quantity_double(caps[k].value) > most)
                 most = bh_quantity_double(a->q) / bh_quantity_double(caps[k].value);
@@ -147,39 +130,93 @@ static double dev_used(const struct dra_call *c, const struct dra_cand *x)
     return most;
 }
 
+/* The part of the device's counters, or of its shared capacity, that others use already: 0..1. */
+static double dev_used(const struct dra_call *c, const struct dra_cand *x)
+{
+    const struct dra_vpool *v = &c->view->pools[x->vpool];
+    struct dra_dev *d = x->dev;
+    double most = 0;
+
+    if (d->d->consumes_counters.n) {
+        dra_pool_counters(v->pool, v->gen);
+        for (size_t i = 0; i < d->consumes_n; i++)
+            if (d->consumes[i].slot != DRA_NONE && v->pool->table[d->consumes[i].slot].part > most)
+                most = v->pool->table[d->consumes[i].slot].part;
+        return most;
+    }
+    if (!d->multi || !d->use->agg_n)
+        return 0;
+    if (!d->part_known) {
+        d->part = shared_part(d);
+        d->part_known = true;
+    }
+    return d->part;
+}
+
 /* ---- order ---- */
 
-struct item {
+struct dra_item {
     uint32_t at;            /* candidate */
     bool binding, expected; /* expected: an earlier request will take it */
     double size, used;
 };
 
-static bool same_tier(const struct item *a, const struct item *b)
+static bool same_tier(const struct dra_item *a, const struct dra_item *b)
 {
     return a->binding == b->binding && a->expected == b->expected && !(a->size < b->size) &&
            !(a->size > b->size) && !(a->used < b->used) && !(a->used > b->used);
 }
 
-static int by_tier(const void *x, const void *y)
+static bool before(const struct dra_item *a, const struct dra_item *b)
 {
-    const struct item *a = x, *b = y;
-
     if (a->expected != b->expected)
-        return a->expected ? 1 : -1;
+        return b->expected;
     if (a->binding != b->binding)
-        return a->binding ? 1 : -1;
+        return b->binding;
     if (a->size < b->size || a->size > b->size)
-        return a->size < b->size ? -1 : 1;
+        return a->size < b->size;
     if (a->used < b->used || a->used > b->used)
-        return a->used < b->used ? 1 : -1;
-    return a->at < b->at ? -1 : a->at > b->at;
+        return a->used > b->used;
+    return a->at < b->at;
+}
+
+/* ---- a heap: most of the order is never read ---- */
+
+static void sift(struct dra_item *h, size_t n, size_t i)
+{
+    struct dra_item x = h[i];
+
+    for (size_t k = 2 * i + 1; k < n; k = 2 * i + 1) {
+        if (k + 1 < n && before(&h[k + 1], &h[k]))
+            k++;
+        if (!before(&h[k], &x))
+            break;
+        h[i] = h[k];
+        i = k;
+    }
+    h[i] = x;
+}
+
+static struct dra_item pop(struct dra_item *h, size_t n)
+{
+    struct dra_item top = h[0];
+
+    h[0] = h[n - 1];
+    sift(h, n - 1, 0);
+    return top;
+}
+
+uint32_t dra_order_at(struct dra_list *l, size_t i)
+{
+    for (; l->ready <= i; l->ready++)
+        l->at[l->ready] = pop(l->heap, l->n - l->ready).at;
+    return l->at[i];
 }
 
 struct order {
     struct dra_call *c;
     const int *weight; /* what the claim prefers */
-    const struct item *it;
+    const struct dra_item *it;
     size_t n;             /* of the tier */
     const uint32_t *near; /* candidates that earlier requests take */
     size_t near_n;
@@ -242,13 +279,13 @@ static int by_u32(const void *x, const void *y)
 }
 
 /* Puts the best set of k among the first n items to the front. */
-static void front_set(struct dra_call *c, const int *weight, struct item *it, size_t n, size_t k,
-                      const uint32_t *near, size_t near_n)
+static void front_set(struct dra_call *c, const int *weight, struct dra_item *it, size_t n,
+                      size_t k, const uint32_t *near, size_t near_n)
 {
     struct order o = {.c = c, .weight = weight, .it = it, .n = n, .near = near, .near_n = near_n};
     uint32_t set[2][SET_CANDS_MAX];
     int worth[SET_CANDS_MAX], gain[SET_CANDS_MAX], best_worth = 0;
-    struct item tmp[SET_CANDS_MAX];
+    struct dra_item tmp[SET_CANDS_MAX];
     size_t best = 2, at = 0;
 
     o.worth = worth;
@@ -275,7 +312,8 @@ static void front_set(struct dra_call *c, const int *weight, struct item *it, si
 }
 
 /* The candidates that may serve s on their own. */
-static size_t feasible(struct dra_call *c, size_t claim, const struct dra_sub *s, struct item *it)
+static size_t feasible(struct dra_call *c, size_t claim, const struct dra_sub *s,
+                       struct dra_item *it)
 {
     size_t n = 0;
 
@@ -293,18 +331,18 @@ static size_t feasible(struct dra_call *c, size_t claim, const struct dra_sub *s
         }
         if (r <= 0 || !dra_capacity_fits(c, s, x) || !dra_tolerated(c->m, s, x->dev, NULL))
             continue;
-        it[n++] = (struct item){.at = (uint32_t)i,
-                                .binding = c->view->pools[x->vpool].binding,
-                                .size = dev_size(x->dev),
-                                .used = dev_used(c, x)};
+        it[n++] = (struct dra_item){.at = (uint32_t)i,
+                                    .binding = c->view->pools[x->vpool].binding,
+                                    .size = dev_size(x->dev),
+                                    .used = dev_used(c, x)};
         if (c->opts->scoring == BH_DRA_SPREAD)
             it[n - 1].used = 0 - it[n - 1].used;
     }
     return n;
 }
 
-static void mark_expected(const struct dra_call *c, struct item *it, size_t n, const uint32_t *near,
-                          size_t near_n)
+static void mark_expected(const struct dra_call *c, struct dra_item *it, size_t n,
+                          const uint32_t *near, size_t near_n)
 {
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < near_n && !c->cands[it[i].at].dev->multi; k++)
@@ -313,29 +351,35 @@ static void mark_expected(const struct dra_call *c, struct item *it, size_t n, c
 }
 
 /* Orders one request; returns how many devices it will probably take, at the front of the list. */
-static size_t order_sub(struct dra_call *c, size_t claim, const struct dra_sub *s, struct item *it,
-                        const uint32_t *near, size_t near_n)
+static size_t order_sub(struct dra_call *c, size_t claim, const struct dra_sub *s,
+                        struct dra_item *it, const uint32_t *near, size_t near_n)
 {
     struct dra_list *l = &c->order[s->id];
+    struct dra_item first[SET_CANDS_MAX];
     size_t n = feasible(c, claim, s, it), tier = 0, k;
 
     k = s->count > 0 && (uint64_t)s->count <= n ? (size_t)s->count : 0;
     mark_expected(c, it, n, near, near_n);
-    qsort(it, n, sizeof(*it), by_tier);
-    while (tier < n && tier < SET_CANDS_MAX && same_tier(&it[0], &it[tier]))
+    for (size_t i = n / 2; i-- > 0;)
+        sift(it, n, i);
+    while (tier < n && tier < SET_CANDS_MAX && (tier == 0 || same_tier(&first[0], &it[0]))) {
+        first[tier] = pop(it, n - tier);
         tier++;
+    }
     if (k && k < tier)
-        front_set(c, c->d->claims[claim].topo, it, tier, k, near, near_n);
+        front_set(c, c->d->claims[claim].topo, first, tier, k, near, near_n);
     l->at = bh_new_n(c->a, uint32_t, n);
     l->n = n;
-    for (size_t i = 0; i < n; i++)
-        l->at[i] = it[i].at;
+    l->heap = n > tier ? bh_arena_memdup(c->a, it, (n - tier) * sizeof(*it)) : NULL;
+    l->ready = tier;
+    for (size_t i = 0; i < tier; i++)
+        l->at[i] = first[i].at;
     return k;
 }
 
 void dra_order(struct dra_call *c)
 {
-    struct item *it = bh_new_n(c->a, struct item, c->cands_n);
+    struct dra_item *it = bh_new_n(c->a, struct dra_item, c->cands_n);
     size_t near_cap = DRA_CLAIM_DEVICES_MAX * c->d->n, near_n = 0;
     uint32_t *near = bh_new_n(c->a, uint32_t, near_cap);
 
@@ -353,7 +397,7 @@ void dra_order(struct dra_call *c)
                     continue;
                 take = order_sub(c, i, s, it, near, near_n);
                 for (size_t x = 0; !decided && x < take && near_n < near_cap; x++)
-                    near[near_n++] = c->order[s->id].at[x];
+                    near[near_n++] = dra_order_at(&c->order[s->id], x);
                 decided |= take != 0;
             }
         }

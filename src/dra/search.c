@@ -226,11 +226,11 @@ static int must_place(struct dra_call *c, const struct frame *f, const struct dr
 static enum out exact_next(struct search *s, struct frame *f, const struct dra_sub *sub)
 {
     struct dra_call *c = s->c;
-    const struct dra_list *l = c->order ? &c->order[sub->id] : NULL;
+    struct dra_list *l = c->order ? &c->order[sub->id] : NULL;
     size_t n = l ? l->n : c->cands_n;
 
     for (; f->at < n; f->at++) {
-        uint32_t at = l ? l->at[f->at] : (uint32_t)f->at;
+        uint32_t at = l ? dra_order_at(l, f->at) : (uint32_t)f->at;
         struct dra_cand *x = &c->cands[at];
         int r;
 
@@ -256,7 +256,7 @@ static enum out exact_next(struct search *s, struct frame *f, const struct dra_s
 static void exact_failed(struct search *s, struct frame *f, const struct dra_sub *sub)
 {
     struct dra_call *c = s->c;
-    uint32_t at = c->order ? c->order[sub->id].at[f->at] : (uint32_t)f->at;
+    uint32_t at = c->order ? dra_order_at(&c->order[sub->id], f->at) : (uint32_t)f->at;
     uint32_t cls;
 
     f->at++;
@@ -472,6 +472,11 @@ enum bh_dra_outcome bh_dra_allocate(struct bh_dra_ask *q, struct bh_str node,
     c.node = dra_node_get(q->m, node);
     if (!c.node || !c.node->known)
         return BH_DRA_NO_SOLUTION;
+    if (!c.opts->released_n && dra_ask_repeat(q, c.node, c.opts, a, ret)) {
+        c.d->hint = c.node->idx;
+        c.m->st.repeated++;
+        return BH_DRA_OK;
+    }
     if (c.opts->released_n)
         dra_ledger_release(c.m, c.opts->released, c.opts->released_n, false);
     out = call_run(&c, ret);
@@ -479,7 +484,12 @@ enum bh_dra_outcome bh_dra_allocate(struct bh_dra_ask *q, struct bh_str node,
         dra_ledger_release(c.m, c.opts->released, c.opts->released_n, true);
     else if (out == BH_DRA_NO_SOLUTION || out == BH_DRA_NODE_ERROR || out == BH_DRA_SPENT)
         dra_demand_learn(c.d, c.node);
-    else if (out == BH_DRA_OK)
+    else if (out == BH_DRA_OK) {
         dra_demand_succeeded(c.d, c.node, c.opts->scoring, ret);
+        if (c.own_node)
+            q->last_no = 0;
+        else
+            dra_ask_keep(q, c.opts, a, ret);
+    }
     return out;
 }

@@ -40,8 +40,12 @@ struct dra_incall {
 };
 
 struct dra_list {
-    uint32_t *at; /* indexes of candidates in the order to be tried; NULL: all, as they come */
+    uint32_t *at; /* indexes of candidates in the order to be tried */
     size_t n;
+    /* An order is brought about as far as it is read: at is filled in to ready, the best of the
+     * others is on top of the heap. */
+    struct dra_item *heap;
+    size_t ready;
 };
 
 struct dra_call {
@@ -66,8 +70,9 @@ struct dra_call {
     uint32_t *classes;   /* candidates, one of each class */
     size_t classes_n;
     uint64_t steps, steps_max;
-    char *late;   /* an error that counts only when no solution is found */
-    bool details; /* explaining: to people who asked, so it may cost something */
+    bool own_node; /* the result names the node */
+    char *late;    /* an error that counts only when no solution is found */
+    bool details;  /* explaining: to people who asked, so it may cost something */
 };
 
 /* place.c */
@@ -102,8 +107,10 @@ void dra_unplace(struct dra_call *c); /* the last one */
 uint32_t dra_cand_class(struct dra_call *c, struct dra_cand *x);
 
 /* score.c */
-/* Orders the candidates of every request; false: nothing to choose between. */
+/* Orders the candidates of every request. */
 void dra_order(struct dra_call *c);
+/* The i-th candidate of an order, i < l->n. */
+uint32_t dra_order_at(struct dra_list *l, size_t i);
 int dra_score(struct dra_call *c);
 
 /* explain_detail.c: more than the reason. Texts in the call's arena. */

@@ -200,6 +200,17 @@ int dra_pool_judge(const struct bh_dra_model *m, const struct dra_pool *p)
     return !complete ? 1 : pool_valid(m, p, gen, NULL, 0) ? 0 : 2;
 }
 
+/* To nodes that see all of a pool it is valid or not for all of them alike: judged once. */
+static bool vpool_valid(const struct bh_dra_model *m, struct dra_pool *p, const struct dra_vpool *v,
+                        size_t in_group)
+{
+    if (in_group != p->n)
+        return pool_valid(m, p, v->gen, v->slices, v->n);
+    if (p->whole == DRA_UNKNOWN)
+        p->whole = pool_valid(m, p, v->gen, v->slices, v->n) ? DRA_YES : DRA_NO;
+    return p->whole == DRA_YES;
+}
+
 /* The pool as n sees it: 1 filled in, 0 not to be seen, -BH_E_INVALID. */
 static int vpool_make(const struct bh_dra_model *m, struct dra_pool *p, const struct dra_node *n,
                       struct dra_vpool *v, struct bh_arena *a, struct bh_err *err)
@@ -232,7 +243,7 @@ static int vpool_make(const struct bh_dra_model *m, struct dra_pool *p, const st
     if (!first || !group_complete(p, v->gen, in_group, first, &complete))
         return 0;
     v->incomplete = !complete;
-    v->invalid = complete && !pool_valid(m, p, v->gen, v->slices, v->n);
+    v->invalid = complete && !vpool_valid(m, p, v, in_group);
     for (size_t i = 0; complete && i < v->n && !v->binding; i++)
         for (size_t k = 0; k < v->slices[i]->n && !v->binding; k++)
             v->binding = v->slices[i]->devs[k].binding;
@@ -428,6 +439,7 @@ void dra_pool_use(struct dra_pool *p, const struct dra_dev *d, bool take)
         over = bh_quantity_cmp(t->used, t->total) > 0;
         t->used = take ? bh_quantity_add(t->used, c->value) : bh_quantity_sub(t->used, c->value);
         p->table_over += (size_t)(bh_quantity_cmp(t->used, t->total) > 0) - (size_t)over;
+        t->part = t->total_f > 0 ? bh_quantity_double(t->used) / t->total_f : 0;
     }
 }
 
@@ -458,6 +470,7 @@ void dra_pool_counters(struct dra_pool *p, int64_t gen)
                 t->set = sp->shared_counters.p[k].name;
                 t->name = sp->shared_counters.p[k].counters.p[j].key;
                 t->total = qty(sp->shared_counters.p[k].counters.p[j].value.value);
+                t->total_f = bh_quantity_double(t->total);
                 p->table_over += bh_quantity_sign(t->total) < 0;
             }
     }
