@@ -96,16 +96,18 @@ fi
 if [ "$mode" != --interop ]; then
     seeds=5
     [ "$mode" = --long ] && seeds=500
-    step sim timeout 1200 $B/release/control_plane_sim --random $seeds
+    step sim timeout 2400 $B/release/control_plane_sim --random $seeds
 fi
 step venv venv
+limit=900
+[ "$mode" = --long ] && limit=3600 # the whole of the scheduling cases alone takes a quarter of an hour
 for t in tests/*/run; do
     suite=$(basename "$(dirname "$t")")
     # The first line after the shebang says to which modes a suite belongs: "# modes: check long interop".
     want=${mode#--}
     sed -n 2p "$t" | grep -qw "$want" || continue
     step "suite-$suite" env BULKHEAD="$PWD/$B/bulkhead" PYTHON="$PWD/$B/venv/bin/python3" VENV="$PWD/$B/venv" MODE="$want" \
-        timeout 900 "$t"
+        timeout $limit "$t"
 done
 [ $skipped = 0 ] || echo "$skipped skipped"
 echo "$passed passed, $failed failed"
