@@ -560,7 +560,7 @@ static void get_pod(struct sbind *b)
 
 static void again_later(struct sbind *b);
 
-/* The allocation is stored by a sibling: looked for now and then. */
+/* A sibling stores the allocation. Each retry asks the informer's newest state for it. */
 static void await_sibling(struct sbind *b, struct bind_claim *k)
 {
     struct bh_obj *o = bh_informer_get(b->s->inf_claims, k->ns, k->name);
