@@ -14,7 +14,9 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/log.h"
 
+#define QUARANTINE_MAX 1000
 #define TREE_DEPTH_MAX                                                                             \
     256 /* open directories while a tree is removed: stays under the usual limit on descriptors */
 
@@ -292,6 +294,27 @@ bool bh_fs_exists(const char *path)
     struct stat st;
 
     return lstat(path, &st) == 0;
+}
+
+int bh_fs_quarantine(const char *path, const char *what, struct bh_err *err)
+{
+    char to[PATH_MAX];
+
+    for (int i = 0; i < QUARANTINE_MAX; i++) {
+        int r = bh_path(to, sizeof(to), err, "%s.corrupt-%d", path, i);
+
+        if (r < 0)
+            return r;
+        if (bh_fs_exists(to))
+            continue;
+        if (rename(path, to) < 0)
+            return bh_err_sys(err, errno, "move %s aside", path);
+        bh_log(BH_ERROR, "a corrupt file was moved aside, continuing without it",
+               BH_CSTR("what", what), BH_CSTR("file", to));
+        return 0;
+    }
+    return bh_err_set(err, BH_E_LIMIT, "there are already %d corrupt copies of %s", QUARANTINE_MAX,
+                      path);
 }
 
 int bh_fs_lock(const char *path, int *ret_fd, struct bh_err *err)

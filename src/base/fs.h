@@ -31,6 +31,9 @@ BH_MUST int bh_fs_mkdir_p(const char *path, unsigned mode, struct bh_err *err);
 /* Removes a tree; does not cross mount points (a mounted directory is an error), does not follow
  * links. Missing is fine. */
 BH_MUST int bh_fs_remove_tree(const char *path, struct bh_err *err);
+/* Moves a file that cannot be read aside, to path.corrupt-0 and so on, where an operator finds it,
+ * and logs that what it held is done without. -BH_E_LIMIT when 1,000 such copies lie there. */
+BH_MUST int bh_fs_quarantine(const char *path, const char *what, struct bh_err *err);
 bool bh_fs_exists(const char *path);
 /* snprintf that reports truncation. */
 BH_MUST int bh_path(char *buf, size_t n, struct bh_err *err, const char *fmt, ...) BH_PRINTF(4, 5);

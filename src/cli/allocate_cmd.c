@@ -9,6 +9,7 @@
 #include "api/obj.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/flags.h"
 #include "cli/allocate_int.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
@@ -39,20 +40,6 @@ static int usage(FILE *to)
     return to == stdout ? 0 : 2;
 }
 
-/* "--flag VALUE" or "--flag=VALUE"; NULL when argv[*i] is another word. */
-static const char *flag_value(int argc, char **argv, int *i, const char *flag)
-{
-    size_t n = strlen(flag);
-
-    if (strncmp(argv[*i], flag, n) != 0)
-        return NULL;
-    if (argv[*i][n] == '=')
-        return argv[*i] + n + 1;
-    if (argv[*i][n] == '\0' && *i + 1 < argc)
-        return argv[++*i];
-    return NULL;
-}
-
 static bool scoring_of(const char *v, enum bh_dra_scoring *ret)
 {
     static const char *const names[] = {
@@ -71,18 +58,18 @@ static bool parse(int argc, char **argv, struct options *o)
     for (int i = 1; i < argc; i++) {
         const char *v;
 
-        if ((v = flag_value(argc, argv, &i, "-f")) ||
-            (v = flag_value(argc, argv, &i, "--filename")))
+        if ((v = bh_flag_value(argc, argv, &i, "-f")) ||
+            (v = bh_flag_value(argc, argv, &i, "--filename")))
             o->file = v;
-        else if ((v = flag_value(argc, argv, &i, "--node")))
+        else if ((v = bh_flag_value(argc, argv, &i, "--node")))
             o->node = v;
-        else if ((v = flag_value(argc, argv, &i, "--claim")))
+        else if ((v = bh_flag_value(argc, argv, &i, "--claim")))
             o->claims[o->claims_n++] = v;
-        else if ((v = flag_value(argc, argv, &i, "--device-scoring"))) {
+        else if ((v = bh_flag_value(argc, argv, &i, "--device-scoring"))) {
             if (!scoring_of(v, &o->scoring))
                 return false;
-        } else if ((v = flag_value(argc, argv, &i, "-o")) ||
-                   (v = flag_value(argc, argv, &i, "--output"))) {
+        } else if ((v = bh_flag_value(argc, argv, &i, "-o")) ||
+                   (v = bh_flag_value(argc, argv, &i, "--output"))) {
             o->json = strcmp(v, "json") == 0;
             if (!o->json && strcmp(v, "text") != 0)
                 return false;

@@ -3,6 +3,7 @@
  * Exit status of an evaluation: 0 with a value, 1 when it ends in an error, 2 when it does not
  * compile (or the command line is wrong).
  */
+#include "base/flags.h"
 #include "cli/commands.h"
 
 #include <stdio.h>
@@ -53,20 +54,6 @@ static int usage(FILE *to)
     return to == stdout ? 0 : 2;
 }
 
-/* Takes "--flag VALUE" or "--flag=VALUE"; NULL when argv[*i] is another word. */
-static const char *flag_value(int argc, char **argv, int *i, const char *flag)
-{
-    size_t n = strlen(flag);
-
-    if (strncmp(argv[*i], flag, n) != 0)
-        return NULL;
-    if (argv[*i][n] == '=')
-        return argv[*i] + n + 1;
-    if (argv[*i][n] == '\0' && *i + 1 < argc)
-        return argv[++*i];
-    return NULL;
-}
-
 static bool parse_args(int argc, char **argv, struct cel_opts *o)
 {
     bool only_words = false;
@@ -90,16 +77,16 @@ static bool parse_args(int argc, char **argv, struct cel_opts *o)
                 o->expr = argv[i];
             else
                 return false;
-        } else if ((v = flag_value(argc, argv, &i, "--vars")) != NULL) {
+        } else if ((v = bh_flag_value(argc, argv, &i, "--vars")) != NULL) {
             o->vars = v;
-        } else if ((v = flag_value(argc, argv, &i, "--device")) != NULL) {
+        } else if ((v = bh_flag_value(argc, argv, &i, "--device")) != NULL) {
             o->device = v;
-        } else if ((v = flag_value(argc, argv, &i, "--kubeconfig")) != NULL) {
+        } else if ((v = bh_flag_value(argc, argv, &i, "--kubeconfig")) != NULL) {
             o->kubeconfig = v;
-        } else if ((v = flag_value(argc, argv, &i, "--expect")) != NULL &&
+        } else if ((v = bh_flag_value(argc, argv, &i, "--expect")) != NULL &&
                    o->expect_n < BH_COUNT(o->expect)) {
             o->expect[o->expect_n++] = v;
-        } else if ((v = flag_value(argc, argv, &i, "-o")) != NULL && strcmp(v, "json") == 0) {
+        } else if ((v = bh_flag_value(argc, argv, &i, "-o")) != NULL && strcmp(v, "json") == 0) {
             o->json = true;
         } else {
             return false;

@@ -1,3 +1,4 @@
+#include "base/flags.h"
 #include "cli/commands.h"
 
 #include "base/arena.h"
@@ -31,20 +32,6 @@ static int usage(void)
     return 2;
 }
 
-/* Takes "--flag VALUE" or "--flag=VALUE"; NULL when argv[*i] is another word. */
-static const char *flag_value(int argc, char **argv, int *i, const char *flag)
-{
-    size_t n = strlen(flag);
-
-    if (strncmp(argv[*i], flag, n) != 0)
-        return NULL;
-    if (argv[*i][n] == '=')
-        return argv[*i] + n + 1;
-    if (argv[*i][n] == '\0' && *i + 1 < argc)
-        return argv[++*i];
-    return NULL;
-}
-
 static bool parse(int argc, char **argv, struct image_opts *o)
 {
     o->data_dir = getenv("BULKHEAD_DATA_DIR");
@@ -52,11 +39,11 @@ static bool parse(int argc, char **argv, struct image_opts *o)
     for (int i = 0; i < argc; i++) {
         const char *v;
 
-        if ((v = flag_value(argc, argv, &i, "--data-dir")) != NULL)
+        if ((v = bh_flag_value(argc, argv, &i, "--data-dir")) != NULL)
             o->data_dir = v;
-        else if ((v = flag_value(argc, argv, &i, "--name")) != NULL)
+        else if ((v = bh_flag_value(argc, argv, &i, "--name")) != NULL)
             o->name = v;
-        else if ((v = flag_value(argc, argv, &i, "-o")) != NULL && strcmp(v, "json") == 0)
+        else if ((v = bh_flag_value(argc, argv, &i, "-o")) != NULL && strcmp(v, "json") == 0)
             o->json = true;
         else if (argv[i][0] == '-')
             return false;

@@ -24,6 +24,7 @@
 #include "apiserver/apiserver.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/flags.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "cli/cluster.h"

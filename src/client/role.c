@@ -131,21 +131,3 @@ int bh_role_run(const struct bh_role *role)
     (void)bh_loop_free(r.loop);
     return r.status;
 }
-
-bool bh_flag_bool(const char *text, bool *ret)
-{
-    static const char *const on[] = {"true", "1", "t", "T", "TRUE", "True", "yes"};
-    static const char *const off[] = {"false", "0", "f", "F", "FALSE", "False", "no"};
-
-    if (!text) {
-        *ret = true;
-        return true;
-    }
-    for (size_t i = 0; i < BH_COUNT(on); i++) {
-        if (strcmp(text, on[i]) == 0 || strcmp(text, off[i]) == 0) {
-            *ret = strcmp(text, on[i]) == 0;
-            return true;
-        }
-    }
-    return false;
-}

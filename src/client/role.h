@@ -25,8 +25,5 @@ struct bh_role {
 /* Returns the exit status: 0 after SIGTERM or SIGINT, 1 on failure or lost leadership. An API
  * server that is not there yet is waited for. */
 int bh_role_run(const struct bh_role *r);
-/* "true", "false", "1", "0", "yes", "no" of a flag's value; NULL (a bare flag) is true. Returns
- * false for other text. */
-BH_MUST bool bh_flag_bool(const char *text, bool *ret);
 
 #endif

@@ -4,8 +4,12 @@
 #include <stdlib.h>
 
 #include "api/annotations.h"
+#include "base/flags.h"
 #include "client/role.h"
 #include "controllers/controllers.h"
+#include "data/time_fmt.h"
+
+#define DAY_NS ((int64_t)86400 * 1000000000)
 
 static const char usage[] =
     "usage: bulkhead controller-manager --kubeconfig FILE [options]\n"
@@ -28,34 +32,15 @@ static void stop(void *self)
     (void)bh_controllers_free(self);
 }
 
-/* "1h2m3s" and "500ms", as upstream's flags have it; a bare number is seconds. More than nothing, a
- * day at most. */
-static bool duration_ms(struct bh_str s, int64_t *ret)
+/* More than nothing, a day at most. */
+static bool duration_ms(const char *text, int64_t *ret)
 {
-    static const struct {
-        const char *unit;
-        int64_t ms;
-    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"", 1000}};
-    int64_t total = 0, n;
+    int64_t ns = 0;
 
-    while (s.n) {
-        size_t digits = 0, end, u = 0;
-
-        while (digits < s.n && s.p[digits] >= '0' && s.p[digits] <= '9')
-            digits++;
-        for (end = digits; end < s.n && (s.p[end] < '0' || s.p[end] > '9');)
-            end++;
-        while (u < BH_COUNT(units) && !bh_str_eqc(bh_str_sub(s, digits, end), units[u].unit))
-            u++;
-        if (u == BH_COUNT(units) || !bh_str_i64(bh_str_sub(s, 0, digits), 0, 86400000, &n))
-            return false;
-        total += n * units[u].ms;
-        if (total > 86400000)
-            return false;
-        s = bh_str_sub(s, end, s.n);
-    }
-    *ret = total;
-    return total > 0;
+    if (bh_duration_parse(bh_s(text), &ns, NULL) < 0 || ns <= 0 || ns > DAY_NS)
+        return false;
+    *ret = (ns + 999999) / 1000000;
+    return true;
 }
 
 int bh_controller_manager_main(int argc, char **argv)
@@ -96,7 +81,7 @@ int bh_controller_manager_main(int argc, char **argv)
             }
             break;
         case GRACE:
-            if (!duration_ms(bh_s(optarg), &o.node_grace_ms)) {
+            if (!duration_ms(optarg, &o.node_grace_ms)) {
                 fprintf(stderr, "--node-monitor-grace-period: not a time like 40s or 1m30s: %s\n",
                         optarg);
                 return 2;

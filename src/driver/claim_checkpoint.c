@@ -20,7 +20,6 @@
 
 #define FILE_NAME      "prepared.json"
 #define FILE_BYTES_MAX (64u << 20)
-#define QUARANTINE_MAX 1000
 
 struct bh_claim *bh_claim_free(struct bh_claim *c)
 {
@@ -98,30 +97,6 @@ static bool decode(struct bh_claim_store *s, struct bh_str bytes)
     return true;
 }
 
-/* Moves a file that cannot be read aside, where an operator finds it. */
-static int quarantine(const char *path, struct bh_err *err)
-{
-    char to[PATH_MAX];
-
-    for (int i = 0; i < QUARANTINE_MAX; i++) {
-        int r = bh_path(to, sizeof(to), err, "%s.corrupt-%d", path, i);
-
-        if (r < 0)
-            return r;
-        if (bh_fs_exists(to))
-            continue;
-        if (rename(path, to) < 0)
-            return bh_err_sys(err, errno, "move %s aside", path);
-        bh_log(BH_ERROR,
-               "the checkpoint of prepared claims is corrupt and was moved aside, continuing "
-               "without it",
-               BH_CSTR("file", to));
-        return 0;
-    }
-    return bh_err_set(err, BH_E_LIMIT, "there are already %d corrupt copies of %s", QUARANTINE_MAX,
-                      path);
-}
-
 int bh_claim_checkpoint_load(struct bh_claim_store *s, bool *ret_fresh, struct bh_err *err)
 {
     BH_AUTO_BUF b = {.max = FILE_BYTES_MAX};
@@ -140,7 +115,7 @@ int bh_claim_checkpoint_load(struct bh_claim_store *s, bool *ret_fresh, struct b
         return r;
     claims_clear(s);
     *ret_fresh = true;
-    return quarantine(path, err);
+    return bh_fs_quarantine(path, "the checkpoint of prepared claims", err);
 }
 
 static void claim_encode(struct bh_buf *b, const struct bh_claim *c)

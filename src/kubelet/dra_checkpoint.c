@@ -21,7 +21,6 @@
 #define FILE_NAME      "dra_manager_state"
 #define FILE_BYTES_MAX (64u << 20)
 #define API_VERSION    "checkpoint.dra.kubelet.k8s.io/v1"
-#define QUARANTINE_MAX 1000
 
 static uint32_t crc32_ieee(struct bh_str s)
 {
@@ -123,28 +122,6 @@ static void forget_all(struct bh_dra_manager *m)
 
     for (size_t it = 0; bh_map_next(&m->claims, &it, NULL, &c); it = 0)
         dra_claim_free(m, c);
-}
-
-static int quarantine(const char *path, struct bh_err *err)
-{
-    char to[PATH_MAX];
-
-    for (int i = 0; i < QUARANTINE_MAX; i++) {
-        int r = bh_path(to, sizeof(to), err, "%s.corrupt-%d", path, i);
-
-        if (r < 0)
-            return r;
-        if (bh_fs_exists(to))
-            continue;
-        if (rename(path, to) < 0)
-            return bh_err_sys(err, errno, "move %s aside", path);
-        bh_log(BH_ERROR,
-               "the checkpoint of claims is corrupt and was moved aside, continuing without it",
-               BH_CSTR("file", to));
-        return 0;
-    }
-    return bh_err_set(err, BH_E_LIMIT, "there are already %d corrupt copies of %s", QUARANTINE_MAX,
-                      path);
 }
 
 /* ---- writing ---- */
@@ -328,7 +305,7 @@ int dra_checkpoint_load(struct bh_dra_manager *m, struct bh_err *err)
         return r;
     if (r != -BH_E_NOT_FOUND) {
         forget_all(m);
-        r = quarantine(path, err);
+        r = bh_fs_quarantine(path, "the checkpoint of claims", err);
         if (r < 0)
             return r;
     }

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/flags.h"
 #include "base/fs.h"
 #include "client/client.h"
 #include "client/role.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/flags.h"
 #include "client/role.h"
 #include "data/time_fmt.h"
 #include "scheduler/profile.h"
