@@ -89,6 +89,9 @@ struct bh_api_request {
      * arena. */
     void *msg;
     const struct bh_kind *msg_kind;
+    /* Of a create or update with msg on the path of the object: its status is written with it, as
+     * if a second request on the path of the status followed. */
+    bool with_status;
     /* Not NULL: where all of the above lives. It becomes the server's, and nothing is copied. */
     struct bh_arena *arena;
     const struct bh_user *user;

@@ -192,14 +192,13 @@ static int compared(struct bh_rq *rq, const struct bh_kind *hub, const void *old
     return r;
 }
 
-int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
-                    const struct bh_obj *old, struct bh_str sub)
+int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj, const void *old,
+                    struct bh_str sub)
 {
     struct bh_meta_v1_object_meta *m = bh_meta_of(hub, obj);
-    const void *os = old ? bh_obj_struct(old) : NULL;
-    const struct bh_meta_v1_object_meta *om = os ? bh_meta_const(hub, os) : NULL;
+    const struct bh_meta_v1_object_meta *om = old ? bh_meta_const(hub, old) : NULL;
     struct bh_managers managers = {NULL, 0};
-    struct convert_arg carg = {rq, hub, os, obj};
+    struct convert_arg carg = {rq, hub, old, obj};
     struct bh_managed_convert conv = {convert_docs, &carg};
     struct bh_managed_update u = {.t = rq->kind->type,
                                   .self = {.manager = bh_manager_of(rq),
@@ -234,7 +233,7 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
         m->managed_fields = om->managed_fields;
         return 0;
     }
-    r = compared(rq, hub, os, obj, &u, &same);
+    r = compared(rq, hub, old, obj, &u, &same);
     if (r < 0)
         return r;
     if (old && !given && same) {

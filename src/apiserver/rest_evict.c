@@ -142,7 +142,7 @@ static int store_budget(struct bh_rq *rq, struct bh_resource *res, struct bh_obj
 
     rq->kind = res->hub;
     rq->field_manager = BH_S("kube-apiserver");
-    r = bh_managed_keep(rq, res->hub, b, old, BH_S("status"));
+    r = bh_managed_keep(rq, res->hub, b, bh_obj_struct(old), BH_S("status"));
     rq->kind = kind;
     rq->field_manager = manager;
     return r < 0 ? r : bh_write_submit_then(rq, BH_STORE_UPDATE, res, b, NULL, NULL);

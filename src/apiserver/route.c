@@ -86,9 +86,15 @@ int bh_rq_authorize(struct bh_rq *rq)
         at.field_selector = f ? *f : BH_S("");
         at.label_selector = l ? *l : BH_S("");
     }
-    if (bh_rq_allowed(rq, &at, reason, sizeof(reason)))
-        return 0;
-    return ri->resource ? refuse_resource(rq, reason) : refuse_path(rq);
+    if (!bh_rq_allowed(rq, &at, reason, sizeof(reason)))
+        return ri->resource ? refuse_resource(rq, reason) : refuse_path(rq);
+    if (rq->with_status) { /* as the second request would be */
+        at.verb = BH_S("update");
+        at.subresource = BH_S("status");
+        if (!bh_rq_allowed(rq, &at, reason, sizeof(reason)))
+            return refuse_resource(rq, reason);
+    }
+    return 0;
 }
 
 /* ---- which handler ---- */
@@ -338,6 +344,7 @@ static struct bh_rq *rq_new(struct bh_apiserver *srv, const struct bh_api_reques
     rq->body = ours ? in->body : bh_str_dup(a, in->body);
     rq->msg = in->msg;
     rq->msg_kind = in->msg_kind;
+    rq->with_status = in->with_status && in->msg;
     rq->start_ns = bh_loop_mono_ns(srv->loop);
     rq->now = bh_server_now(srv);
     copy_user(rq, in->user);

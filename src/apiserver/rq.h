@@ -66,6 +66,7 @@ struct bh_rq {
     struct bh_str method, accept, content_type, user_agent, body;
     void *msg; /* instead of a body: a struct of msg_kind */
     const struct bh_kind *msg_kind;
+    bool with_status; /* object and status in one write */
     struct bh_query q;
     struct bh_user user;
     struct bh_ri ri;

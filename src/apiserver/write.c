@@ -186,6 +186,14 @@ int bh_write_submit(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *r
                                 http == 201 ? write_created : bh_write_answered, rq);
 }
 
+/* A copy of obj for add_status(), before the first half takes its status away; NULL: not asked. */
+static void *copy_for_status(struct bh_rq *rq, const void *obj)
+{
+    return rq->with_status ? bh_msg_dup(rq->kind->type, obj, rq->a) : NULL;
+}
+
+static int add_status(struct bh_rq *rq, void *given, void **h);
+
 /* ---- create ---- */
 
 static struct bh_str generate_name(struct bh_rq *rq, struct bh_str base)
@@ -238,7 +246,7 @@ static int create(struct bh_rq *rq, void *obj, bool applied)
     struct bh_meta_v1_object_meta *m;
     struct bh_str_vec warnings = {NULL, 0};
     struct bh_obj *have;
-    void *h = NULL;
+    void *h = NULL, *given = copy_for_status(rq, obj);
     int r;
 
     bh_rq_env(rq, "create");
@@ -278,6 +286,16 @@ static int create(struct bh_rq *rq, void *obj, bool applied)
         bh_pipeline_head(rq->srv->pipe, rq->res->wc, bh_rq_key(rq, rq->res, m->namespace, m->name));
     if (have)
         return already_exists(rq, have, m->name);
+    if (given) {
+        struct bh_str version = m->resource_version;
+
+        m->resource_version = BH_S("1"); /* some version: the second half updates */
+        r = add_status(rq, given, &h);
+        if (r < 0)
+            return r;
+        m = bh_meta_of(hub, h);
+        m->resource_version = version;
+    }
     if (rq->dry_run) { /* nothing looks at a version then: it stays in the answer */
         BH_AUTO_OBJ *dry = bh_write_dry(rq, hub, h);
 
@@ -533,7 +551,7 @@ static void *copy_asked(struct bh_rq *rq, const struct bh_update *u, const void 
     return bh_msg_dup(hub->type, h, rq->a);
 }
 
-static int keep_managed(struct bh_rq *rq, const struct bh_update *u, void *asked,
+static int keep_managed(struct bh_rq *rq, const struct bh_update *u, const void *old, void *asked,
                         const struct bh_field *status, void *h)
 {
     const struct bh_kind *hub = rq->res->hub;
@@ -550,9 +568,71 @@ static int keep_managed(struct bh_rq *rq, const struct bh_update *u, void *asked
     } else if (!asked) {
         doc = h;
     }
-    r = bh_managed_keep(rq, hub, doc, u->old, u->sub);
+    r = bh_managed_keep(rq, hub, doc, old, u->sub);
     if (r == 0)
         bh_meta_of(hub, h)->managed_fields = bh_meta_of(hub, doc)->managed_fields;
+    return r;
+}
+
+/* All that an update says of what will be stored, from the struct that was there: rules, admission,
+ * ownership, validation. uid: as it was sent. */
+static int prepare_update(struct bh_rq *rq, const struct bh_update *u, const void *old, void *h,
+                          struct bh_str uid)
+{
+    const struct bh_kind *hub = rq->res->hub;
+    struct bh_meta_v1_object_meta *m = bh_meta_of(hub, h);
+    const struct bh_meta_v1_object_meta *om = bh_meta_const(hub, old);
+    struct bh_field_errs errs = {.a = rq->a};
+    struct bh_str_vec warnings = {NULL, 0};
+    const struct bh_field *status;
+    void *asked;
+    int r;
+
+    keep_system_fields(m, om);
+    m->resource_version = om->resource_version;
+    asked = copy_asked(rq, u, h, &status);
+    if (hub == &bh_core_v1_service_kind && u->sub.n == 0) {
+        r = bh_service_begin(rq, h, old);
+        if (r < 0)
+            return r;
+    }
+    bh_rules_prepare_update(&rq->env, hub, u->sub, h, old);
+    r = keep_managed(rq, u, old, asked, status, h);
+    if (r < 0)
+        return r;
+    if (uid.n > 0)
+        m->uid = uid;
+    bh_rules_validate_update(&rq->env, hub, u->sub, h, old, &errs);
+    bh_rules_warnings(&rq->env, hub, u->sub, h, old, &warnings);
+    r = bh_check_errs(rq, hub, om->name, &errs);
+    if (r == 0)
+        r = bh_admit_validated(rq, hub, u->sub, h, old);
+    for (size_t i = 0; r == 0 && i < warnings.n; i++)
+        bh_rq_warn(rq, warnings.p[i]);
+    return r;
+}
+
+/* The second half of a request with_status: what the update of the status alone would make of *h,
+ * the object that will be there. */
+static int add_status(struct bh_rq *rq, void *given, void **h)
+{
+    const struct bh_kind *hub = rq->res->hub;
+    const struct bh_update u = {.obj = given, .sub = BH_S("status"), .verb = "update"};
+    void *old = *h, *now = NULL;
+    int r;
+
+    bh_rq_env(rq, u.verb);
+    bh_rules_default(&rq->env, rq->kind, given);
+    r = bh_to_hub(rq, given, &now);
+    if (r < 0)
+        return r;
+    bh_meta_of(hub, now)->name = bh_meta_of(hub, old)->name; /* it may have been generated */
+    bh_meta_of(hub, now)->namespace = bh_meta_of(hub, old)->namespace;
+    bh_dedup_owners(rq, bh_meta_of(hub, now));
+    r = bh_admit(rq, hub, u.sub, now, old);
+    if (r == 0)
+        r = prepare_update(rq, &u, old, now, (struct bh_str){NULL, 0});
+    *h = now;
     return r;
 }
 
@@ -560,15 +640,12 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
 {
     const struct bh_kind *hub = rq->res->hub;
     const void *old = bh_obj_struct(u->old);
-    const struct bh_meta_v1_object_meta *om = bh_meta_const(hub, old);
     struct bh_field_errs errs = {.a = rq->a};
-    struct bh_str_vec warnings = {NULL, 0};
     struct bh_meta_v1_object_meta *m;
     struct bh_str version, uid;
-    const struct bh_field *status;
     struct bh_apiserver *srv = rq->srv;
+    void *h = NULL, *given = u->sub.n == 0 ? copy_for_status(rq, u->obj) : NULL;
     struct bh_buf json;
-    void *h = NULL, *asked;
     int r;
 
     bh_rq_env(rq, u->verb);
@@ -595,29 +672,11 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
             return bh_fail_invalid(rq, hub->group, hub->resource, u->old->name, &errs);
         }
     }
-    keep_system_fields(m, om);
-    m->resource_version = om->resource_version;
-    asked = copy_asked(rq, u, h, &status);
-    if (hub == &bh_core_v1_service_kind && u->sub.n == 0) {
-        r = bh_service_begin(rq, h, old);
-        if (r < 0)
-            return r;
-    }
-    bh_rules_prepare_update(&rq->env, hub, u->sub, h, old);
-    r = keep_managed(rq, u, asked, status, h);
+    r = prepare_update(rq, u, old, h, uid);
+    if (r == 0 && given)
+        r = add_status(rq, given, &h);
     if (r < 0)
         return r;
-    if (uid.n > 0)
-        m->uid = uid;
-    bh_rules_validate_update(&rq->env, hub, u->sub, h, old, &errs);
-    bh_rules_warnings(&rq->env, hub, u->sub, h, old, &warnings);
-    r = bh_check_errs(rq, hub, u->old->name, &errs);
-    if (r == 0)
-        r = bh_admit_validated(rq, hub, u->sub, h, old);
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < warnings.n; i++)
-        bh_rq_warn(rq, warnings.p[i]);
     json = scratch_take(srv);
     r = update_prepared(rq, u, h, old, &json); /* which may end the request */
     scratch_give(srv, &json);

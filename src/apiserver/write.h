@@ -77,9 +77,9 @@ BH_MUST int bh_budget_take(struct bh_rq *rq, const struct bh_obj *pod);
 /* rest_sub.c: POST of a Binding, to pods/x/binding or to bindings. */
 BH_MUST int bh_rest_binding(struct bh_rq *rq);
 
-/* managed.c: keeps metadata.managedFields of obj (hub struct). old NULL on create. */
-BH_MUST int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj,
-                            const struct bh_obj *old, struct bh_str sub);
+/* managed.c: keeps metadata.managedFields of obj; old (NULL on create) is a hub struct like it. */
+BH_MUST int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj, const void *old,
+                            struct bh_str sub);
 struct bh_str bh_manager_of(struct bh_rq *rq);
 /* Entries to sets; one that is malformed makes it -BH_E_BAD_REQUEST. */
 BH_MUST int bh_managed_decode(struct bh_arena *a,

@@ -15,8 +15,10 @@ struct bh_loop *bh_client_loop(const struct bh_client *c)
 
 struct bh_client *bh_client_free(struct bh_client *c)
 {
-    if (c)
+    if (c) {
+        client_seq_done(c);
         c->vt->free(c);
+    }
     return NULL;
 }
 
@@ -26,6 +28,7 @@ uint64_t bh_client_call(struct bh_client *c, const struct bh_client_req *req, bh
     uint64_t id = ++c->next_id;
 
     bh_assert(req->verb != BH_VERB_WATCH);
+    bh_assert(!req->with_status);
     c->vt->call(c, id, req, fn, arg);
     return id;
 }
@@ -41,8 +44,35 @@ uint64_t bh_client_watch(struct bh_client *c, const struct bh_client_req *req, u
 
 void bh_client_cancel(struct bh_client *c, uint64_t id)
 {
-    if (id)
+    if (id && !client_seq_cancel(c, id))
         c->vt->cancel(c, id);
+}
+
+uint64_t bh_client_sequence(struct bh_client *c, const struct bh_client_req *reqs, size_t n,
+                            bh_client_seq_fn fn, void *arg)
+{
+    uint64_t id = ++c->next_id;
+
+    bh_assert(n > 0);
+    if (c->vt->sequence)
+        c->vt->sequence(c, id, reqs, n, fn, arg);
+    else
+        client_seq_start(c, id, reqs, n, fn, arg);
+    return id;
+}
+
+void bh_client_req_copy(struct bh_arena *a, const struct bh_client_req *req,
+                        struct bh_client_req *ret)
+{
+    struct bh_str *copy[] = {&ret->ns,    &ret->name,           &ret->subresource,
+                             &ret->query, &ret->label_selector, &ret->field_selector,
+                             &ret->body};
+
+    *ret = *req;
+    for (size_t i = 0; i < BH_COUNT(copy); i++)
+        *copy[i] = bh_str_dup(a, *copy[i]);
+    if (req->msg)
+        ret->msg = bh_msg_dup(req->msg_kind->type, req->msg, a);
 }
 
 const char *bh_client_method(enum bh_client_verb v)

@@ -62,6 +62,10 @@ struct bh_client_req {
      * never becomes text. Its maps are sorted, its raw values are JSON. */
     const void *msg;
     const struct bh_kind *msg_kind;
+    /* In a sequence, of a create or update with msg: object and status are written together. In
+     * process that is one write, with one version, authorised and validated as both; over the
+     * network it is the object and then its status, as any other client would do it. */
+    bool with_status;
     int timeout_ms; /* 0: 30 s */
 };
 
@@ -85,6 +89,28 @@ uint64_t bh_client_call(struct bh_client *c, const struct bh_client_req *req, bh
                         void *arg);
 void bh_client_cancel(struct bh_client *c,
                       uint64_t id); /* fn will not run; unknown ids are ignored */
+
+/* Several writes in order (creates, updates, patches, deletes), each only if those before it were
+ * accepted.
+ *
+ * In process the server handles them in the same turn, one after the other, without waiting for the
+ * disk in between: a later one sees what an earlier one wrote, nobody else's request comes between
+ * them, and they become durable together or in order. Over the network each is sent when the one
+ * before it was answered with success.
+ *
+ * fn gets the results of res[0] to res[n - 1]: all of them succeeded but perhaps the last, and
+ * after one that failed nothing more was tried - unless the server lost what it had accepted, or no
+ * answer came in time: then the first result without success says so (status 500, or 0), and what
+ * became of the later requests is as unknown as its own. What succeeded is durable, and stays so
+ * when a later request fails. A failed request with_status may have left its object without the
+ * status: then obj holds that.
+ *
+ * Cancelling before the loop's next turn means that nothing is tried. Afterwards what the server
+ * knows already is still carried out, in process all of it; over the network the rest is not sent.
+ */
+typedef void (*bh_client_seq_fn)(void *arg, const struct bh_client_res *res, size_t n);
+uint64_t bh_client_sequence(struct bh_client *c, const struct bh_client_req *reqs, size_t n,
+                            bh_client_seq_fn fn, void *arg);
 
 /* Short forms. msg is the kind's generated struct; it is copied or encoded before the call returns.
  */

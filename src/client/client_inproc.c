@@ -30,6 +30,8 @@ struct inproc {
     bool freed;
 };
 
+struct inproc_seq;
+
 struct inproc_call {
     struct bh_link link; /* off all lists: cancelled or finished */
     struct inproc *owner;
@@ -40,16 +42,46 @@ struct inproc_call {
     void *arg;
     struct bh_timer timeout;
     struct bh_watch_handler watch; /* watch.event is NULL for calls */
+    struct inproc_seq *seq;        /* instead of one request: several */
     struct bh_err watch_err;       /* what the ERROR event said */
     bool done;
     int busy; /* frames of ours on the stack: the memory must stay until the last returns */
 };
+
+/* One request of a sequence. */
+struct inproc_part {
+    struct inproc_call *call;
+    struct bh_api_request rq; /* as in a call */
+    uint64_t srv_id;
+    bool over; /* answered */
+};
+
+struct inproc_seq {
+    struct bh_arena *arena; /* of all of this */
+    struct inproc_part *parts;
+    struct bh_client_res *res;
+    size_t n, tried;
+    bool starting; /* the server is being told of them */
+    bh_client_seq_fn fn;
+};
+
+static void seq_free(struct inproc_seq *q)
+{
+    if (!q)
+        return;
+    for (size_t i = 0; i < q->n; i++) {
+        (void)bh_obj_unref(q->res[i].obj);
+        (void)bh_arena_free(q->parts[i].rq.arena);
+    }
+    (void)bh_arena_free(q->arena);
+}
 
 static void call_free(struct inproc_call *k)
 {
     bh_timer_stop(&k->timeout);
     bh_list_del(&k->link);
     (void)bh_arena_free(k->rq.arena);
+    seq_free(k->seq);
     bh_free(k);
 }
 
@@ -135,11 +167,107 @@ static void inproc_watch_end(void *arg)
 static const struct bh_api_sink inproc_sink = {NULL, inproc_answer, inproc_watch_open, inproc_event,
                                                inproc_watch_end};
 
+/* ---- sequences ---- */
+
+/* What is not answered yet will not be told. */
+static void seq_forget(struct inproc_call *k)
+{
+    for (size_t i = 0; i < k->seq->n; i++)
+        if (k->seq->parts[i].srv_id)
+            bh_apiserver_cancel(k->owner->srv, k->seq->parts[i].srv_id);
+}
+
+static void seq_end(struct inproc_call *k, size_t n)
+{
+    call_enter(k);
+    seq_forget(k);
+    k->done = true;
+    bh_list_del(&k->link);
+    if (k->seq->fn)
+        k->seq->fn(k->arg, k->seq->res, n);
+    call_leave(k);
+}
+
+/* Ends it when all that was tried is answered, or when one failed before which all succeeded. */
+static void seq_look(struct inproc_call *k)
+{
+    const struct inproc_seq *q = k->seq;
+
+    for (size_t i = 0; i < q->tried; i++) {
+        if (!q->parts[i].over)
+            return;
+        if (q->res[i].err.code != BH_OK || i + 1 == q->tried) {
+            seq_end(k, i + 1);
+            return;
+        }
+    }
+}
+
+static void seq_answer(void *arg, const struct bh_api_response *r)
+{
+    struct inproc_part *p = arg;
+    struct inproc_call *k = p->call;
+    struct bh_client_res *res = &k->seq->res[p - k->seq->parts];
+
+    if (k->done)
+        return;
+    p->over = true;
+    p->srv_id = 0;
+    res->status = r->status;
+    res->reason = bh_str_dup(k->seq->arena, r->reason);
+    res->obj = r->obj ? bh_obj_ref(r->obj) : NULL;
+    if (r->status < 200 || r->status > 299)
+        (void)bh_err_set(&res->err, r->code ? r->code : BH_E_INTERNAL, "%.*s", BH_SF(r->message));
+    if (!k->seq->starting)
+        seq_look(k);
+}
+
+/* A request that the server did not answer at once has been accepted: what it wrote is in the head
+ * that the next one sees, and if it is lost everything accepted after it is lost, too. */
+static void seq_start(struct inproc_call *k)
+{
+    struct bh_apiserver *srv = k->owner->srv;
+    struct inproc_seq *q = k->seq;
+    bool more = true;
+
+    call_enter(k);
+    q->starting = true;
+    while (more && q->tried < q->n) {
+        struct inproc_part *p = &q->parts[q->tried++];
+        struct bh_api_request rq = p->rq;
+        struct bh_api_sink sink = {.arg = p, .answer = seq_answer};
+        uint64_t id;
+
+        p->rq.arena = NULL;
+        id = bh_apiserver_handle(srv, &rq, &sink);
+        p->srv_id = p->over ? 0 : id;
+        more = !p->over || q->res[q->tried - 1].err.code == BH_OK;
+    }
+    q->starting = false;
+    seq_look(k);
+    call_leave(k);
+}
+
+static void seq_timeout(struct inproc_call *k)
+{
+    struct inproc_seq *q = k->seq;
+    size_t n = 0;
+
+    while (n < q->tried && q->parts[n].over)
+        n++;
+    (void)bh_err_set(&q->res[n].err, BH_E_TIMEOUT, "no answer in time");
+    seq_end(k, n + 1);
+}
+
 static void inproc_timeout(void *arg)
 {
     struct inproc_call *k = arg;
     struct bh_client_res res = {0};
 
+    if (k->seq) {
+        seq_timeout(k);
+        return;
+    }
     call_enter(k);
     bh_apiserver_cancel(k->owner->srv, k->srv_id);
     (void)bh_err_set(&res.err, BH_E_TIMEOUT, "no answer in time");
@@ -159,6 +287,10 @@ static void inproc_start(struct inproc *c, struct inproc_call *k)
 
     bh_list_del(&k->link);
     bh_list_add_tail(&c->calls, &k->link);
+    if (k->seq) {
+        seq_start(k);
+        return;
+    }
     sink.arg = k;
     call_enter(k);
     k->rq.arena = NULL;
@@ -191,35 +323,42 @@ static void pump_run(void *arg)
     }
 }
 
-static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id,
-                                           const struct bh_client_req *req, uint64_t watch_rv)
+/* The request in the server's words, in an arena of its own. */
+static void request_of(struct inproc *c, const struct bh_client_req *req, uint64_t watch_rv,
+                       struct bh_api_request *rq)
 {
-    struct inproc_call *k = bh_calloc(1, sizeof(*k));
     struct bh_arena *a = bh_arena_new(0);
     struct bh_buf *url = &c->url;
     struct bh_str rest;
 
-    k->owner = c;
-    k->id = id;
-    k->rq.arena = a;
+    rq->arena = a;
     bh_buf_clear(url);
     bh_client_url(url, req, watch_rv);
     rest = bh_str_dup(a, bh_buf_str(url));
-    k->rq.method = bh_s(bh_client_method(req->verb));
-    k->rq.path = bh_str_cut(&rest, '?');
-    k->rq.query = rest;
+    rq->method = bh_s(bh_client_method(req->verb));
+    rq->path = bh_str_cut(&rest, '?');
+    rq->query = rest;
     if (req->verb == BH_VERB_PATCH)
-        k->rq.content_type = bh_s(bh_client_patch_media(req->patch));
+        rq->content_type = bh_s(bh_client_patch_media(req->patch));
     else if (req->body.n)
-        k->rq.content_type = BH_S("application/json");
-    k->rq.user_agent = bh_str_dup(a, bh_s(c->base.user_agent));
-    k->rq.body = bh_str_dup(a, req->body);
+        rq->content_type = BH_S("application/json");
+    rq->user_agent = bh_str_dup(a, bh_s(c->base.user_agent));
+    rq->body = bh_str_dup(a, req->body);
     if (req->msg) {
-        k->rq.msg = bh_msg_dup_wire(req->msg_kind->type, req->msg, a);
-        k->rq.msg_kind = req->msg_kind;
+        rq->msg = bh_msg_dup_wire(req->msg_kind->type, req->msg, a);
+        rq->msg_kind = req->msg_kind;
+        rq->with_status = req->with_status;
     }
-    k->rq.user = &c->user;
-    k->rq.objects = true;
+    rq->user = &c->user;
+    rq->objects = true;
+}
+
+static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id)
+{
+    struct inproc_call *k = bh_calloc(1, sizeof(*k));
+
+    k->owner = c;
+    k->id = id;
     bh_list_add_tail(&c->waiting, &k->link);
     bh_timer_init(&k->timeout, c->base.loop, inproc_timeout, k);
     if (!bh_timer_armed(&c->pump))
@@ -230,17 +369,48 @@ static struct inproc_call *inproc_new_call(struct inproc *c, uint64_t id,
 static void inproc_call(struct bh_client *base, uint64_t id, const struct bh_client_req *req,
                         bh_client_fn fn, void *arg)
 {
-    struct inproc_call *k = inproc_new_call((struct inproc *)base, id, req, 0);
+    struct inproc *c = (struct inproc *)base;
+    struct inproc_call *k = inproc_new_call(c, id);
 
+    request_of(c, req, 0, &k->rq);
     k->fn = fn;
     k->arg = arg;
     bh_timer_start(&k->timeout, req->timeout_ms ? req->timeout_ms : INPROC_TIMEOUT_MS);
 }
 
+static void inproc_sequence(struct bh_client *base, uint64_t id, const struct bh_client_req *reqs,
+                            size_t n, bh_client_seq_fn fn, void *arg)
+{
+    struct inproc *c = (struct inproc *)base;
+    struct inproc_call *k = inproc_new_call(c, id);
+    struct bh_arena *a = bh_arena_new(0);
+    struct inproc_seq *q = bh_new(a, struct inproc_seq);
+    int timeout_ms = 0;
+
+    q->arena = a;
+    q->parts = bh_new_n(a, struct inproc_part, n);
+    q->res = bh_new_n(a, struct bh_client_res, n);
+    q->n = n;
+    q->fn = fn;
+    for (size_t i = 0; i < n; i++) {
+        q->parts[i].call = k;
+        request_of(c, &reqs[i], 0, &q->parts[i].rq);
+        if (reqs[i].timeout_ms > timeout_ms)
+            timeout_ms = reqs[i].timeout_ms;
+    }
+    k->seq = q;
+    k->arg = arg;
+    bh_timer_start(&k->timeout, timeout_ms ? timeout_ms : INPROC_TIMEOUT_MS);
+}
+
 static void inproc_watch(struct bh_client *base, uint64_t id, const struct bh_client_req *req,
                          uint64_t rv, const struct bh_watch_handler *h)
 {
-    inproc_new_call((struct inproc *)base, id, req, rv)->watch = *h;
+    struct inproc *c = (struct inproc *)base;
+    struct inproc_call *k = inproc_new_call(c, id);
+
+    request_of(c, req, rv, &k->rq);
+    k->watch = *h;
 }
 
 static void call_cancel(struct inproc_call *k)
@@ -249,6 +419,8 @@ static void call_cancel(struct inproc_call *k)
     bh_timer_stop(&k->timeout);
     if (k->srv_id)
         bh_apiserver_cancel(k->owner->srv, k->srv_id);
+    if (k->seq)
+        seq_forget(k);
     k->done = true;
     if (!k->busy)
         call_free(k);
@@ -294,7 +466,7 @@ static void inproc_free(struct bh_client *base)
 }
 
 static const struct bh_client_vtable inproc_vt = {inproc_call, inproc_watch, inproc_cancel,
-                                                  inproc_free};
+                                                  inproc_free, inproc_sequence};
 
 struct bh_client *bh_client_new_inproc(struct bh_loop *l, struct bh_apiserver *srv,
                                        struct bh_str user, const struct bh_str *groups,

@@ -24,19 +24,35 @@ struct bh_client_vtable {
                   const struct bh_watch_handler *h);
     void (*cancel)(struct bh_client *c, uint64_t id);
     void (*free)(struct bh_client *c);
+    /* NULL: one after the other, by client_seq.c. */
+    void (*sequence)(struct bh_client *c, uint64_t id, const struct bh_client_req *reqs, size_t n,
+                     bh_client_seq_fn fn, void *arg);
 };
+
+struct client_seq;
 
 /* First member of both implementations. */
 struct bh_client {
     const struct bh_client_vtable *vt;
     struct bh_loop *loop;
     uint64_t next_id;
+    struct client_seq *seqs; /* client_seq.c */
     char user_agent[96];
 };
 
 /* Starts a watch from rv (exclusive). The returned id cancels. */
 uint64_t bh_client_watch(struct bh_client *c, const struct bh_client_req *req, uint64_t rv,
                          const struct bh_watch_handler *h);
+
+/* client_seq.c: sequences that are sent request by request. */
+void client_seq_start(struct bh_client *c, uint64_t id, const struct bh_client_req *reqs, size_t n,
+                      bh_client_seq_fn fn, void *arg);
+bool client_seq_cancel(struct bh_client *c, uint64_t id); /* false: no such sequence */
+void client_seq_done(struct bh_client *c);
+/* A copy of the request whose strings and struct are in the arena. */
+struct bh_arena;
+void bh_client_req_copy(struct bh_arena *a, const struct bh_client_req *req,
+                        struct bh_client_req *ret);
 
 /* Path and query of a request: "/apis/G/V/namespaces/NS/RESOURCE/NAME/SUB?…" appended to out.
  * watch_rv is used for BH_VERB_WATCH only. */

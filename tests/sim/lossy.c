@@ -8,9 +8,11 @@ struct lost_call {
     struct lossy *l; /* NULL: its client is gone */
     struct bh_arena *arena;
     struct bh_client *inner;
-    struct bh_client_req req;
+    struct bh_client_req *reqs;
+    size_t n;
     uint64_t id;
     bh_client_fn fn;
+    bh_client_seq_fn seq_fn; /* of a sequence */
     void *arg;
     struct bh_timer timer;
     bool lose_answer, late;
@@ -47,10 +49,12 @@ static void report_loss(void *arg)
     struct bh_client_res res = {0};
     struct lossy *l = k->l;
     bh_client_fn fn = l ? k->fn : NULL;
+    bh_client_seq_fn seq_fn = l ? k->seq_fn : NULL;
     void *fn_arg = k->arg;
 
     (void)bh_err_set(&res.err, BH_E_TIMEOUT, "no answer in time");
     k->fn = NULL;
+    k->seq_fn = NULL;
     if (k->late) {
         k->late = false;
         bh_timer_init(&k->timer, k->inner->loop, send, k);
@@ -61,19 +65,38 @@ static void report_loss(void *arg)
     }
     if (fn)
         fn(fn_arg, &res);
+    if (seq_fn)
+        seq_fn(fn_arg, &res, 1);
+}
+
+static bool answer_lost(struct lost_call *k)
+{
+    if (!k->l || !k->lose_answer)
+        return false;
+    bh_timer_init(&k->timer, k->l->base.loop, report_loss, k);
+    bh_timer_start(&k->timer, 1000);
+    return true;
 }
 
 static void answered(void *arg, const struct bh_client_res *res)
 {
     struct lost_call *k = arg;
 
-    if (k->l && k->lose_answer) {
-        bh_timer_init(&k->timer, k->l->base.loop, report_loss, k);
-        bh_timer_start(&k->timer, 1000);
+    if (answer_lost(k))
         return;
-    }
     if (k->l && k->fn)
         k->fn(k->arg, res);
+    call_free(k);
+}
+
+static void seq_answered(void *arg, const struct bh_client_res *res, size_t n)
+{
+    struct lost_call *k = arg;
+
+    if (answer_lost(k))
+        return;
+    if (k->l && k->seq_fn)
+        k->seq_fn(k->arg, res, n);
     call_free(k);
 }
 
@@ -81,46 +104,63 @@ static void send(void *arg)
 {
     struct lost_call *k = arg;
 
-    (void)bh_client_call(k->inner, &k->req, answered, k);
+    if (k->n)
+        (void)bh_client_sequence(k->inner, k->reqs, k->n, seq_answered, k);
+    else
+        (void)bh_client_call(k->inner, k->reqs, answered, k);
 }
 
-static void lossy_call(struct bh_client *base, uint64_t id, const struct bh_client_req *req,
-                       bh_client_fn fn, void *arg)
+/* n 0: one request, else a sequence. */
+static struct lost_call *call_new(struct lossy *l, uint64_t id, const struct bh_client_req *reqs,
+                                  size_t n)
 {
-    struct lossy *l = (struct lossy *)base;
     struct lost_call *k = bh_calloc(1, sizeof(*k));
-    struct bh_str *copy[] = {&k->req.ns,    &k->req.name,           &k->req.subresource,
-                             &k->req.query, &k->req.label_selector, &k->req.field_selector,
-                             &k->req.body};
+    size_t copies = n ? n : 1;
 
     k->l = l;
     k->inner = l->inner;
     k->arena = bh_arena_new(0);
-    k->req = *req;
-    for (size_t i = 0; i < BH_COUNT(copy); i++)
-        *copy[i] = bh_str_dup(k->arena, *copy[i]);
-    if (req->msg)
-        k->req.msg = bh_msg_dup(req->msg_kind->type, req->msg, k->arena);
+    k->reqs = bh_new_n(k->arena, struct bh_client_req, copies);
+    k->n = n;
+    for (size_t i = 0; i < copies; i++)
+        bh_client_req_copy(k->arena, &reqs[i], &k->reqs[i]);
     k->id = id;
-    k->fn = fn;
-    k->arg = arg;
     k->lose_answer = chance(l, l->lose_answer);
     bh_list_add_tail(&l->calls, &k->link);
     k->late = chance(l, l->late);
     if (k->late) {
         bh_timer_init(&k->timer, l->base.loop, report_loss, k);
         bh_timer_start(&k->timer, LOSSY_LATE_MAX_MS / 4);
-        return;
+        return k;
     }
     if (chance(l, l->lose_request)) {
         bh_timer_init(&k->timer, l->base.loop, report_loss, k);
         bh_timer_start(&k->timer, 1000);
-        return;
+        return k;
     }
     bh_timer_init(&k->timer, l->base.loop, send, k);
     bh_timer_start_ns(
         &k->timer,
         l->delay_max_ns ? (int64_t)(bh_loop_random(l->base.loop) % (uint64_t)l->delay_max_ns) : 0);
+    return k;
+}
+
+static void lossy_call(struct bh_client *base, uint64_t id, const struct bh_client_req *req,
+                       bh_client_fn fn, void *arg)
+{
+    struct lost_call *k = call_new((struct lossy *)base, id, req, 0);
+
+    k->fn = fn;
+    k->arg = arg;
+}
+
+static void lossy_sequence(struct bh_client *base, uint64_t id, const struct bh_client_req *reqs,
+                           size_t n, bh_client_seq_fn fn, void *arg)
+{
+    struct lost_call *k = call_new((struct lossy *)base, id, reqs, n);
+
+    k->seq_fn = fn;
+    k->arg = arg;
 }
 
 /* ---- watches ---- */
@@ -202,6 +242,7 @@ static void lossy_cancel(struct bh_client *base, uint64_t id)
 
         if (k->id == id) {
             k->fn = NULL;
+            k->seq_fn = NULL;
             return;
         }
     }
@@ -233,13 +274,16 @@ static void lossy_free(struct bh_client *base)
     lossy_crash((struct lossy *)base);
 }
 
-static const struct bh_client_vtable vt = {lossy_call, lossy_watch, lossy_cancel, lossy_free};
+/* Half of the clients hand sequences over as one in process does, half as one over the network. */
+static const struct bh_client_vtable vts[2] = {
+    {lossy_call, lossy_watch, lossy_cancel, lossy_free, NULL},
+    {lossy_call, lossy_watch, lossy_cancel, lossy_free, lossy_sequence}};
 
 void lossy_init(struct lossy *l, struct bh_client *inner)
 {
     *l = (struct lossy){.inner = inner};
-    l->base.vt = &vt;
     l->base.loop = inner->loop;
+    l->base.vt = &vts[bh_loop_random(inner->loop) & 1];
     bh_list_init(&l->calls);
     bh_list_init(&l->watches);
 }
