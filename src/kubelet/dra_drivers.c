@@ -549,6 +549,7 @@ int dra_driver_registered(void *arg, const struct bh_plugin_info *info, struct b
     o.target = bh_str_fmt(a, "unix:%s", i->endpoint).p;
     i->client = bh_grpc_client_new(m->loop, &o);
     usable_changed(d); /* until it is connected the grace runs */
+    dra_clean_up_soon(m);
     return 0;
 }
 

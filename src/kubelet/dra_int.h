@@ -74,6 +74,9 @@ struct bh_dra_manager {
 };
 
 void dra_manager_unref(struct bh_dra_manager *m);
+/* Claims of pods that are gone are released now, if it is known which pods there are, and not at
+ * the next turn of the clean-up: a driver has come that can do it. */
+void dra_clean_up_soon(struct bh_dra_manager *m);
 
 /* ---- dra_claims.c ---- */
 

@@ -668,12 +668,18 @@ static void clean_up(void *arg)
     bh_timer_start(&m->clean_up, CLEAN_UP_MS);
 }
 
+void dra_clean_up_soon(struct bh_dra_manager *m)
+{
+    if (m->sources_ready)
+        bh_timer_start_ns(&m->clean_up, 0);
+}
+
 void bh_dra_sources_ready(struct bh_dra_manager *m)
 {
     if (m->sources_ready || !m->o.pod_active)
         return;
     m->sources_ready = true;
-    bh_timer_start_ns(&m->clean_up, 0);
+    dra_clean_up_soon(m);
 }
 
 /* ---- life ---- */

@@ -452,6 +452,25 @@ BH_TEST(dra_clean_up_after_force_deletion)
     fix_done(&f);
 }
 
+BH_TEST(dra_clean_up_waits_for_the_driver)
+{
+    struct fix f;
+
+    fix_init(&f);
+    registered(&f);
+    BH_STREQ(bh_s(prepare(&f, 0)), "");
+    fake_driver_stop(&f.d);
+    manager_stop(&f);
+    f.active = false;
+    manager_start(&f);
+    bh_dra_sources_ready(f.m); /* a first try, while nobody can release anything */
+    run_ms(&f, 50);
+    BH_CHECK(bh_dra_pod_holds(f.m, BH_S("pod-1")));
+    registered(&f); /* not a minute later */
+    UNTIL(&f, !bh_dra_pod_holds(f.m, BH_S("pod-1")));
+    fix_done(&f);
+}
+
 BH_TEST(dra_corrupt_checkpoint_is_quarantined)
 {
     struct fix f;
