@@ -194,6 +194,10 @@ struct bh_dra_opts {
     /* Claims (uids) to be taken as released: what preemption would give. */
     const struct bh_str *released;
     size_t released_n;
+    /* Allocations to be taken as in use, beside what is: what is kept for somebody. An answer that
+     * hangs on this or on released is not remembered. */
+    const struct bh_resource_v1_allocation_result *const *held;
+    size_t held_n;
 };
 
 enum bh_dra_outcome {

@@ -419,6 +419,12 @@ static inline bool dra_use_any(const struct dra_use *u)
 void dra_ledger_done(struct bh_dra_model *m);
 /* Takes the grants of these claims out of the books, or puts them back. */
 void dra_ledger_release(struct bh_dra_model *m, const struct bh_str *uids, size_t n, bool back);
+/* Enters allocations that no claim has, until they are struck out again: before the call that needs
+ * them returns. */
+struct dra_grants **dra_ledger_hold(struct bh_dra_model *m,
+                                    const struct bh_resource_v1_allocation_result *const *al,
+                                    size_t n, struct bh_arena *a);
+void dra_ledger_unhold(struct bh_dra_model *m, struct dra_grants **gs, size_t n);
 const struct bh_quantity *dra_use_agg(const struct dra_use *u, struct bh_str key);
 
 /* demand.c */

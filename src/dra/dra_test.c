@@ -854,6 +854,42 @@ BH_TEST(reservations)
     world_done(&w);
 }
 
+BH_TEST(what_is_kept_counts_as_taken)
+{
+    struct world w;
+    const struct bh_resource_v1_allocation_result *kept[2];
+    size_t total, free;
+
+    begin(&w);
+    slice_full(&w, "t", "d", "q", 1, 1, "nodeName: n1", "devices: [{name: a}, {name: b}]");
+    claim(&w, "c", 1, "");
+    claim(&w, "e", 1, "");
+    claim(&w, "two", 2, "");
+    WANT(&w, "n1", "default/c", "d/q/a");
+    kept[0] = &w.res.allocations[0];
+    w.opts.held = kept;
+    w.opts.held_n = 1;
+    WANT(&w, "n1", "default/e", "d/q/b");
+    kept[1] = &w.res.allocations[0];
+    WANT_OUT(&w, "n1", "default/two", BH_DRA_NO_SOLUTION, "");
+    w.opts.held_n = 2;
+    WANT_OUT(&w, "n1", "default/e", BH_DRA_NO_SOLUTION, "");
+    w.opts.held_n = 0;
+    BH_CHECK(bh_dra_ask_may_fit(w.ask, BH_S("n1"))); /* the refusal is not remembered */
+    WANT(&w, "n1", "default/two", "d/q/a d/q/b");
+    bh_dra_node_count(w.m, BH_S("n1"), &total, &free);
+    BH_EQ(free, 2);
+    /* On top of its holder, and of nothing: the books are as before. */
+    WANT(&w, "n1", "default/c", "d/q/a");
+    BH_EQ(world_reserve(&w, "default/c"), 0);
+    w.opts.held_n = 1;
+    WANT(&w, "n1", "default/e", "d/q/b");
+    bh_dra_slice_del(w.m, BH_S("t"));
+    WANT_OUT(&w, "n1", "default/e", BH_DRA_NO_SOLUTION, "");
+    w.opts.held_n = 0;
+    world_done(&w);
+}
+
 BH_TEST(reservations_have_names)
 {
     struct world w;

@@ -526,6 +526,41 @@ void dra_ledger_release(struct bh_dra_model *m, const struct bh_str *uids, size_
     m->quiet = false;
 }
 
+struct dra_grants **dra_ledger_hold(struct bh_dra_model *m,
+                                    const struct bh_resource_v1_allocation_result *const *al,
+                                    size_t n, struct bh_arena *a)
+{
+    struct dra_grants **gs = bh_new_n(a, struct dra_grants *, n);
+
+    m->quiet = true;
+    for (size_t i = 0; i < n; i++) {
+        gs[i] = grants_make(m, al[i]);
+        for (size_t k = 0; k < gs[i]->n; k++)
+            grant_book(m, &gs[i]->g[k], true);
+    }
+    m->quiet = false;
+    return gs;
+}
+
+void dra_ledger_unhold(struct bh_dra_model *m, struct dra_grants **gs, size_t n)
+{
+    m->quiet = true;
+    for (size_t i = n; i-- > 0;) {
+        for (size_t k = gs[i]->n; k-- > 0;)
+            grant_book(m, &gs[i]->g[k], false);
+        for (size_t k = 0; k < gs[i]->n; k++) /* it stays until the last of them is through */
+            gs[i]->g[k].use->holders_n++;
+    }
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < gs[i]->n; k++) {
+            gs[i]->g[k].use->holders_n--;
+            use_gc(m, gs[i]->g[k].use);
+        }
+        bh_free(gs[i]);
+    }
+    m->quiet = false;
+}
+
 /* ---- who holds what ---- */
 
 static int by_claim(const void *x, const void *y)

@@ -460,8 +460,10 @@ enum bh_dra_outcome bh_dra_allocate(struct bh_dra_ask *q, struct bh_str node,
 {
     static const struct bh_dra_opts none;
     struct dra_call c = {.q = q, .m = q->m, .d = q->d, .opts = opts ? opts : &none, .a = a};
+    struct dra_grants **held = NULL;
     enum bh_dra_outcome out;
     struct bh_err own;
+    bool supposed;
 
     memset(ret, 0, sizeof(*ret));
     c.err = err ? err : &own;
@@ -472,17 +474,24 @@ enum bh_dra_outcome bh_dra_allocate(struct bh_dra_ask *q, struct bh_str node,
     c.node = dra_node_get(q->m, node);
     if (!c.node || !c.node->known)
         return BH_DRA_NO_SOLUTION;
-    if (!c.opts->released_n && dra_ask_repeat(q, c.node, c.opts, a, ret)) {
+    supposed = c.opts->released_n || c.opts->held_n;
+    if (!supposed && dra_ask_repeat(q, c.node, c.opts, a, ret)) {
         c.d->hint = c.node->idx;
         c.m->st.repeated++;
         return BH_DRA_OK;
     }
     if (c.opts->released_n)
         dra_ledger_release(c.m, c.opts->released, c.opts->released_n, false);
+    if (c.opts->held_n)
+        held = dra_ledger_hold(c.m, c.opts->held, c.opts->held_n, a);
     out = call_run(&c, ret);
+    if (c.opts->held_n)
+        dra_ledger_unhold(c.m, held, c.opts->held_n);
     if (c.opts->released_n)
         dra_ledger_release(c.m, c.opts->released, c.opts->released_n, true);
-    else if (out == BH_DRA_NO_SOLUTION || out == BH_DRA_NODE_ERROR || out == BH_DRA_SPENT)
+    if (supposed)
+        return out;
+    if (out == BH_DRA_NO_SOLUTION || out == BH_DRA_NODE_ERROR || out == BH_DRA_SPENT)
         dra_demand_learn(c.d, c.node);
     else if (out == BH_DRA_OK) {
         dra_demand_succeeded(c.d, c.node, c.opts->scoring, ret);

@@ -345,12 +345,21 @@ static enum verdict filter_allocated(struct cycle *c, struct snode *n)
     return V_OK;
 }
 
+static struct bh_dra_opts options(struct cycle *c, const struct snode *n)
+{
+    sched_holds_look(c, n);
+    return (struct bh_dra_opts){.scoring =
+                                    c->s->opts.device_scoring_off ? BH_DRA_FIRST_FIT : BH_DRA_PACK,
+                                .released = c->released,
+                                .released_n = c->released_n,
+                                .held = c->held,
+                                .held_n = c->held_n};
+}
+
 enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret)
 {
-    struct bh_dra_opts o = {.scoring =
-                                c->s->opts.device_scoring_off ? BH_DRA_FIRST_FIT : BH_DRA_PACK,
-                            .released = c->released,
-                            .released_n = c->released_n};
+    struct bh_dra_opts o = options(c, n);
+    bool supposed = o.released_n || o.held_n;
     enum verdict no_devices = c->s->opts.device_scoring_off ? V_UNRESOLVABLE : V_DEVICES;
     struct ask_set *set = set_of(c, sched_ext_mask(c, n));
     struct bh_err err = {0};
@@ -360,9 +369,8 @@ enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candid
                                BH_S("cannot schedule extended resource claim"));
     ret->set = set;
     /* Which devices an equal ask would get is asked again if this becomes the node. */
-    if (set->ask &&
-        (c->released_n || !bh_dra_ask_recall(set->ask, n->name, o.scoring, &ret->dra))) {
-        if (!c->released_n && !bh_dra_ask_may_fit(set->ask, n->name))
+    if (set->ask && (supposed || !bh_dra_ask_recall(set->ask, n->name, o.scoring, &ret->dra))) {
+        if (!o.released_n && !bh_dra_ask_may_fit(set->ask, n->name))
             return sched_fail(c, PL_DYNAMIC_RESOURCES, no_devices, R_CLAIMS);
         switch (bh_dra_allocate(set->ask, n->name, &o, c->a, &ret->dra, &err)) {
         case BH_DRA_OK:
@@ -380,29 +388,29 @@ enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candid
     return c->claims_n ? filter_allocated(c, n) : V_OK;
 }
 
-/* The devices of a candidate that is known to have some. */
-static bool settle(struct cycle *c, struct candidate *k)
+bool sched_claims_settle(struct cycle *c, struct candidate *k)
 {
-    struct bh_dra_opts o = {.scoring =
-                                c->s->opts.device_scoring_off ? BH_DRA_FIRST_FIT : BH_DRA_PACK};
+    struct bh_dra_opts o;
     struct bh_err err = {0};
 
-    if (!k->set || !k->set->ask)
+    if (!k->set || !k->set->ask || k->dra.allocations)
         return true;
-    if (!k->dra.allocations &&
-        bh_dra_allocate(k->set->ask, k->node->name, &o, c->a, &k->dra, &err) != BH_DRA_OK) {
-        (void)sched_error(c, PL_DYNAMIC_RESOURCES, "devices of node %.*s: %s", BH_SF(k->node->name),
-                          err.msg);
-        return false;
-    }
-    bh_dra_ask_took(k->set->ask, k->node->name);
-    return true;
+    o = options(c, k->node);
+    if (bh_dra_allocate(k->set->ask, k->node->name, &o, c->a, &k->dra, &err) == BH_DRA_OK)
+        return true;
+    (void)sched_error(c, PL_DYNAMIC_RESOURCES, "devices of node %.*s: %s", BH_SF(k->node->name),
+                      err.msg);
+    return false;
 }
 
 bool sched_claims_reserve(struct cycle *c, struct candidate *k)
 {
-    if (!settle(c, k))
+    if (!sched_claims_settle(c, k))
         return false;
+    if (c->trial)
+        return true;
+    if (k->set && k->set->ask)
+        bh_dra_ask_took(k->set->ask, k->node->name);
     for (size_t i = 0; k->set && i < k->set->n; i++) {
         struct bh_err err = {0};
 
@@ -418,7 +426,7 @@ bool sched_claims_reserve(struct cycle *c, struct candidate *k)
 
 void sched_claims_unreserve(struct cycle *c, const struct candidate *k)
 {
-    for (size_t i = 0; k->set && i < k->set->n; i++)
+    for (size_t i = 0; k->set && i < k->set->n && !c->trial; i++)
         bh_dra_unreserve(c->s->model, k->set->claims[i]->metadata.uid);
 }
 

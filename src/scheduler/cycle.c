@@ -294,7 +294,7 @@ static void post_filter(struct cycle *c)
         said = said.n ? bh_str_fmt(c->a, "%.*s, %.*s", BH_SF(said), BH_SF(why)) : why;
     }
     if (r == PREEMPT_NOTHING && !c->in_gang)
-        sched_nominate(c->pod, NULL);
+        sched_denominate(c->s, c->pod);
     c->postfilter_msg = said;
 }
 
@@ -316,7 +316,7 @@ static void failed(struct cycle *c)
     struct bh_str m;
 
     if (error || !c->s->nodes.n)
-        sched_nominate(c->pod, NULL);
+        sched_denominate(c->s, c->pod);
     m = sched_failure_text(c);
     if (error) {
         sched_requeue(c->s, c->pod, 0, true);
@@ -356,7 +356,7 @@ const struct candidate *sched_decide(struct cycle *c)
 
 void sched_commit(struct cycle *c, const struct candidate *k, struct bind_group *bg)
 {
-    sched_nominate(c->pod, NULL);
+    sched_denominate(c->s, c->pod);
     c->pod->assumed = true;
     c->pod->where = POD_BINDING;
     sched_bind(c, k, bg);

@@ -368,10 +368,12 @@ static void bind_all(struct attempt *t)
         if (t->m[i].k)
             bg = sched_bind_group_add(bg);
     for (size_t i = 0; i < t->n; i++)
-        if (t->m[i].k)
+        if (t->m[i].k) {
+            sched_nominate(t->m[i].pod, t->m[i].was_nominated); /* this is how it ends */
             sched_commit(&t->m[i].c, t->m[i].k, bg);
-        else
+        } else {
             say_failure(t, &t->m[i]);
+        }
     tell(t, "True", "Scheduled", (struct bh_str){NULL, 0});
 }
 
@@ -379,22 +381,24 @@ static void bind_all(struct attempt *t)
 static void evict_and_wait(struct attempt *t)
 {
     struct bh_str text = BH_S(PREEMPT_TEXT);
-    struct snode **at = bh_new_n(t->a, struct snode *, t->n);
-    struct spod ***victims = bh_new_n(t->a, struct spod **, t->n);
-    size_t *victims_n = bh_new_n(t->a, size_t, t->n);
+    struct victims *v = bh_new_n(t->a, struct victims, t->n);
 
     for (size_t i = 0; i < t->n; i++) {
-        at[i] = t->m[i].pod->node;
-        victims[i] = t->m[i].victims;
-        victims_n[i] = t->m[i].victims_n;
+        const struct member *m = &t->m[i];
+
+        v[i] = (struct victims){.node = m->pod->node, .p = m->victims, .n = m->victims_n};
+        if (m->k) {
+            v[i].allocations = m->k->dra.allocations;
+            v[i].allocations_n = m->k->dra.n;
+        }
     }
     give_all_back(t);
     for (size_t i = 0; i < t->n; i++) {
-        if (!at[i]) {
+        if (!v[i].node) {
             say_failure(t, &t->m[i]);
             continue;
         }
-        sched_preempt_take(&t->m[i].c, at[i], victims[i], victims_n[i]);
+        sched_preempt_take(&t->m[i].c, &v[i]);
         wait_for_others(t, &t->m[i], text);
     }
     tell(t, "False", "Unschedulable", text);
@@ -417,7 +421,7 @@ static void refuse_all(struct attempt *t)
     for (size_t i = 0; i < t->n; i++) {
         struct member *m = &t->m[i];
 
-        sched_nominate(m->pod, NULL);
+        sched_denominate(t->s, m->pod);
         if (error && !m->error) {
             sched_requeue(t->s, m->pod, 0, true);
             sched_say(t->s, m->pod, "SchedulerError", text, true);

@@ -39,8 +39,12 @@ static void node_unlist(struct bh_scheduler *s, struct snode *n)
 static struct snode *node_free(struct bh_scheduler *s, struct snode *n)
 {
     (void)bh_map_del(&s->nodes_by_name, n->name);
-    while (!bh_list_empty(&n->nominees))
-        sched_nominate(bh_container(n->nominees.next, struct spod, nominated_link), NULL);
+    while (!bh_list_empty(&n->nominees)) {
+        struct spod *pod = bh_container(n->nominees.next, struct spod, nominated_link);
+
+        sched_nominate(pod, NULL);
+        sched_hold_drop(pod);
+    }
     sched_images_clear(s, n);
     (void)bh_obj_unref(n->obj);
     bh_free(n->xalloc);

@@ -25,6 +25,9 @@ struct hunt {
     bool devices;                  /* of the node that is looked at */
     struct bh_dra_holder *holders; /* claims with devices that the node sees */
     size_t holders_n;
+    const struct bh_str *base; /* claims that are given back in any case */
+    size_t base_n;
+    struct bh_str *released; /* those and the ones of pods that were taken off */
     struct budget *budgets;
     size_t budgets_n;
     struct victims *found;
@@ -126,19 +129,19 @@ static void put_on(struct hunt *h, struct spod *pod, struct snode *n)
     sched_spread_change(h->c, pod, n, 1);
 }
 
-static enum verdict judge(struct hunt *h, struct snode *n, bool quiet)
+static enum verdict judge(struct hunt *h, struct snode *n, bool quiet, struct candidate *k)
 {
-    struct candidate k = {.node = n};
     enum verdict v;
     bool was = h->c->quiet;
     uint32_t *counts = h->c->counts;
 
+    *k = (struct candidate){.node = n};
     h->c->quiet = quiet;
     if (!quiet)
         h->c->counts = h->inner.counts;
     v = sched_filter(h->c, n);
     if (v == V_OK && h->c->dra_state)
-        v = sched_claims_filter(h->c, n, &k);
+        v = sched_claims_filter(h->c, n, k);
     if (v == V_OK && h->c->features)
         v = sched_features_filter(h->c, n);
     h->c->quiet = was;
@@ -162,8 +165,10 @@ static void count_released(struct hunt *h)
 {
     struct cycle *c = h->c;
 
-    c->released_n = 0;
-    for (size_t i = 0; h->devices && i < h->holders_n; i++) {
+    if (!h->devices)
+        return;
+    c->released_n = h->base_n;
+    for (size_t i = 0; i < h->holders_n; i++) {
         const struct bh_resource_v1_resource_claim *cl;
         bool off = true;
 
@@ -174,7 +179,7 @@ static void count_released(struct hunt *h)
             off = bh_str_eqc(cl->status.reserved_for.p[k].resource, "pods") &&
                   is_off(h, cl->status.reserved_for.p[k].uid);
         if (off && cl->status.reserved_for.n)
-            c->released[c->released_n++] = h->holders[i].claim_uid;
+            h->released[c->released_n++] = h->holders[i].claim_uid;
     }
 }
 
@@ -186,15 +191,26 @@ static void look_at_holders(struct hunt *h, const struct snode *n)
     if (!h->devices)
         return;
     h->holders_n = bh_dra_node_holders(c->s->model, n->name, c->a, &h->holders);
-    c->released = bh_new_n(c->a, struct bh_str, h->holders_n + 1);
+    h->released = bh_new_n(c->a, struct bh_str, h->base_n + h->holders_n + 1);
+    for (size_t i = 0; i < h->base_n; i++)
+        h->released[i] = h->base[i];
+    c->released = h->released;
+}
+
+static void forget_holders(struct hunt *h)
+{
+    h->c->released = h->base;
+    h->c->released_n = h->base_n;
 }
 
 /* Adds a victim back if the pod still fits; else it is a victim. */
 static bool reprieve(struct hunt *h, struct snode *n, struct spod *v, struct victims *out)
 {
+    struct candidate k;
+
     put_on(h, v, n);
     count_released(h);
-    if (judge(h, n, true) == V_OK)
+    if (judge(h, n, true, &k) == V_OK)
         return true;
     take_off(h, v, n);
     out->p[out->n++] = v;
@@ -230,19 +246,36 @@ static void find_victims(struct hunt *h, struct snode *n, struct spod **low, siz
     h->found[h->found_n++] = out;
 }
 
+static struct spod **order_of(struct hunt *h, const struct snode *n)
+{
+    struct spod **order = bh_new_n(h->c->a, struct spod *, n->pods.n + 1);
+
+    for (uint32_t i = 0; i < n->pods.n; i++)
+        order[i] = n->pods.p[i];
+    return order;
+}
+
+/* Who came first decides elsewhere: as it was. */
+static void restore_order(struct snode *n, struct spod *const *order)
+{
+    for (uint32_t i = 0; i < n->pods.n; i++) {
+        n->pods.p[i] = order[i];
+        order[i]->node_at = i;
+    }
+}
+
 static void hunt_on(struct hunt *h, struct snode *n)
 {
     uint32_t all = n->pods.n;
-    struct spod **order = bh_new_n(h->c->a, struct spod *, all + 1);
+    struct spod **order = order_of(h, n);
     struct spod **low = bh_new_n(h->c->a, struct spod *, all + 1);
     bool for_devices = h->c->verdicts[n->at] == V_DEVICES;
+    struct candidate k;
     size_t m = 0;
 
-    for (uint32_t i = 0; i < all; i++) {
-        order[i] = n->pods.p[i];
+    for (uint32_t i = 0; i < all; i++)
         if (order[i]->priority < h->c->pod->priority)
             low[m++] = order[i];
-    }
     if (!m) {
         if (for_devices)
             h->unhelpful++;
@@ -254,18 +287,41 @@ static void hunt_on(struct hunt *h, struct snode *n)
     for (size_t i = 0; i < m; i++)
         take_off(h, low[i], n);
     count_released(h);
-    if (judge(h, n, for_devices) == V_OK) {
+    if (judge(h, n, for_devices, &k) == V_OK) {
         find_victims(h, n, low, m);
     } else {
         h->unhelpful += for_devices; /* upstream did not look at it */
         for (size_t i = 0; i < m; i++)
             put_on(h, low[i], n);
     }
-    h->c->released_n = 0;
-    for (uint32_t i = 0; i < all; i++) { /* who came first decides elsewhere: as it was */
-        n->pods.p[i] = order[i];
-        order[i]->node_at = i;
+    forget_holders(h);
+    restore_order(n, order);
+}
+
+/* The devices that the pod gets once these are gone. */
+static void note_devices(struct hunt *h, struct victims *v)
+{
+    struct cycle *c = h->c;
+    struct spod **order;
+    struct candidate k;
+
+    look_at_holders(h, v->node);
+    if (!h->devices)
+        return;
+    order = order_of(h, v->node);
+    for (size_t i = 0; i < v->n; i++)
+        take_off(h, v->p[i], v->node);
+    count_released(h);
+    if (judge(h, v->node, true, &k) == V_OK && sched_claims_settle(c, &k)) {
+        v->allocations = k.dra.allocations;
+        v->allocations_n = k.dra.n;
+        v->released = c->released;
+        v->released_n = c->released_n;
     }
+    for (size_t i = 0; i < v->n; i++)
+        put_on(h, v->p[i], v->node);
+    forget_holders(h);
+    restore_order(v->node, order);
 }
 
 static int64_t priorities(const struct victims *v)
@@ -334,8 +390,10 @@ static void evict(struct cycle *c, struct spod *v, const struct snode *n)
              "Preempted by pod %.*s on node %.*s", BH_SF(c->pod->obj->uid), BH_SF(n->name));
 }
 
-void sched_preempt_take(struct cycle *c, struct snode *n, struct spod *const *victims, size_t k)
+void sched_preempt_take(struct cycle *c, const struct victims *v)
 {
+    struct snode *n = v->node;
+
     bh_list_for_safe(it, &n->nominees)
     {
         struct spod *o = bh_container(it, struct spod, nominated_link);
@@ -343,10 +401,13 @@ void sched_preempt_take(struct cycle *c, struct snode *n, struct spod *const *vi
         if (o->priority < c->pod->priority)
             sched_unnominate(c->s, o);
     }
+    if (c->pod->nominated != n || c->pod->hold)
+        sched_denominate(c->s, c->pod);
     sched_nominate(c->pod, n);
-    sched_histogram_add(&c->s->victims, (double)k, 1);
-    for (size_t i = 0; i < k; i++)
-        evict(c, victims[i], n);
+    sched_hold_set(c->s, c->pod, v->allocations, v->allocations_n);
+    sched_histogram_add(&c->s->victims, (double)v->n, 1);
+    for (size_t i = 0; i < v->n; i++)
+        evict(c, v->p[i], n);
 }
 
 static bool preempted(const struct spod *pod)
@@ -360,17 +421,52 @@ static bool preempted(const struct spod *pod)
     return false;
 }
 
-/* Earlier victims of this pod are on their way out: no further ones. */
-static bool still_leaving(const struct cycle *c)
+static void keep_devices(struct hunt *h, struct victims *v)
 {
-    const struct snode *n = c->pod->nominated;
+    struct cycle *c = h->c;
 
-    if (!n || !n->obj || c->verdicts[n->at] == V_UNRESOLVABLE)
+    if (c->pod->hold)
+        return;
+    note_devices(h, v);
+    sched_hold_set(c->s, c->pod, v->allocations, v->allocations_n);
+}
+
+/* Earlier victims of this pod are on their way out: no further ones. What becomes free is kept for
+ * it, also when an earlier life of ours sent them away. */
+static bool still_leaving(struct hunt *h)
+{
+    struct cycle *c = h->c;
+    struct victims v = {.node = c->pod->nominated};
+
+    if (!v.node || !v.node->obj || c->verdicts[v.node->at] == V_UNRESOLVABLE)
         return false;
-    for (uint32_t i = 0; i < n->pods.n; i++)
-        if (n->pods.p[i]->priority < c->pod->priority && preempted(n->pods.p[i]))
-            return true;
-    return false;
+    v.p = bh_new_n(c->a, struct spod *, v.node->pods.n);
+    for (uint32_t i = 0; i < v.node->pods.n; i++)
+        if (v.node->pods.p[i]->priority < c->pod->priority && preempted(v.node->pods.p[i]))
+            v.p[v.n++] = v.node->pods.p[i];
+    if (!v.n)
+        return false;
+    keep_devices(h, &v);
+    return true;
+}
+
+/* The victims are gone, and their claims not given back yet. */
+static bool still_given_back(struct hunt *h)
+{
+    struct cycle *c = h->c;
+    struct snode *n = c->pod->nominated;
+    struct candidate k;
+    bool soon;
+
+    if (!n || !n->obj || c->prefilter_msg.n || c->verdicts[n->at] != V_DEVICES)
+        return false;
+    look_at_holders(h, n);
+    count_released(h);
+    soon = judge(h, n, true, &k) == V_OK;
+    forget_holders(h);
+    if (soon)
+        keep_devices(h, &(struct victims){.node = n});
+    return soon;
 }
 
 static struct bh_str verdict_text(struct hunt *h)
@@ -388,19 +484,18 @@ static struct bh_str verdict_text(struct hunt *h)
 enum preempt_result sched_preempt_find(struct cycle *c, struct bh_str *why,
                                        const struct victims **ret)
 {
-    struct hunt h = {.c = c};
+    struct hunt h = {.c = c, .base = c->released, .base_n = c->released_n};
     struct bh_scheduler *s = c->s;
     uint32_t max = (uint32_t)((uint64_t)s->nodes.n * (uint64_t)c->prof->preempt_percentage / 100);
-    const struct victims *v;
+    struct victims *v;
 
     s->preemptions++;
-
     if (c->pod->p->spec.has_preemption_policy &&
         bh_str_eqc(c->pod->p->spec.preemption_policy, "Never")) {
         *why = BH_S("not eligible due to preemptionPolicy=Never.");
         return PREEMPT_NOT_NOW;
     }
-    if (still_leaving(c)) {
+    if (still_leaving(&h) || still_given_back(&h)) {
         *why = BH_S("not eligible due to a terminating pod on the nominated node.");
         return PREEMPT_NOT_NOW;
     }
@@ -428,6 +523,7 @@ enum preempt_result sched_preempt_find(struct cycle *c, struct bh_str *why,
     for (size_t i = 1; i < h.found_n; i++)
         if (better(&h.found[i], v))
             v = &h.found[i];
+    note_devices(&h, v);
     *ret = v;
     return PREEMPT_DONE;
 }
@@ -439,6 +535,6 @@ enum preempt_result sched_preempt(struct cycle *c, struct bh_str *why)
     enum preempt_result r = sched_preempt_find(c, why, &v);
 
     if (r == PREEMPT_DONE)
-        sched_preempt_take(c, v->node, v->p, v->n);
+        sched_preempt_take(c, v);
     return r;
 }

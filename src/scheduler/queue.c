@@ -345,6 +345,8 @@ void sched_wake(struct bh_scheduler *s, struct spod *pod)
 bool sched_helped(const struct bh_scheduler *s, const struct spod *pod, uint32_t by,
                   const struct happening *h)
 {
+    if (h->guest && pod->priority > h->pod->priority)
+        return false;
     for (uint32_t left = by; left; left &= left - 1) {
         enum plugin pl = (enum plugin)__builtin_ctz(left);
 
@@ -470,6 +472,7 @@ void sched_queue_init(struct bh_scheduler *s)
     bh_list_init(&s->waiting);
     bh_list_init(&s->gated);
     bh_list_init(&s->herds);
+    bh_list_init(&s->open_holds);
     s->active.before = before_active;
     s->backoff.before = s->error_backoff.before = before_ready;
     bh_timer_init(&s->backoff_timer, s->loop, on_backoff, s);

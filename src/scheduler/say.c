@@ -79,7 +79,7 @@ void sched_say(struct bh_scheduler *s, struct spod *pod, const char *reason, str
 /* The place of a pod went to a more important one; its status no longer names the node. */
 void sched_unnominate(struct bh_scheduler *s, struct spod *pod)
 {
-    sched_nominate(pod, NULL);
+    sched_denominate(s, pod);
     pod->said = 0;
     if (!nomination_told(pod))
         patch(s, pod, "", (struct bh_str){NULL, 0}, false);

@@ -80,6 +80,7 @@ struct snode;
 struct sbind;
 struct bind_group;
 struct gang;
+struct sched_hold;
 struct sched_vbind;
 struct pod_terms;
 
@@ -135,6 +136,7 @@ struct spod {
     struct bh_link gang_link;
     struct snode *nominated;
     struct bh_link nominated_link; /* in nominated->nominees */
+    struct sched_hold *hold;       /* devices kept for it there; NULL: none */
     struct sbind *bind;
 };
 
@@ -294,7 +296,8 @@ struct bh_scheduler {
     uint64_t failures_epoch;    /* of the last one */
     uint64_t seq;
     struct bh_timer turn, backoff_timer, flush_timer;
-    struct bh_link giving; /* give_back.c */
+    struct bh_link giving;     /* give_back.c */
+    struct bh_link open_holds; /* holds.c */
     struct bh_link binds, bind_waits;
     size_t binds_n;
     struct bh_scheduler_stats stats;
@@ -330,7 +333,10 @@ void sched_nodes_done(struct bh_scheduler *s);
 int64_t sched_node_xalloc(const struct snode *n, uint32_t id); /* -1: not listed */
 int64_t sched_node_xused(const struct snode *n, uint32_t id);
 bool sched_ports_conflict(const struct host_port *a, const struct host_port *b);
-void sched_nominate(struct spod *pod, struct snode *n); /* NULL: takes the nomination back */
+void sched_nominate(struct spod *pod, struct snode *n); /* NULL: nowhere, for now */
+/* The nomination has ended, and what was kept for it: unless the pod is there now, others may
+ * have it. */
+void sched_denominate(struct bh_scheduler *s, struct spod *pod);
 
 /* ---- queue.c ---- */
 enum event {
@@ -354,6 +360,7 @@ struct happening {
     enum event ev;
     const struct snode *node;
     const struct spod *pod;
+    bool guest; /* EV_POD_GONE: pod was only nominated; whoever is more important never minded */
     const struct bh_obj *old, *obj; /* node, claim, volume kinds */
     bool gone;                      /* EV_VOLUME: obj was deleted */
 };
@@ -453,11 +460,15 @@ struct cycle {
     size_t unallocated_n;
     struct bh_dra_ask *ask; /* the same on every node; NULL: nothing, or it depends on the node */
     struct ask_set *sets;
-    struct bh_obj *ext_leftover; /* claim of an earlier attempt, in the way */
-    bool dra_state;              /* the plugin had something to do in this attempt */
-    bool *unavailable;           /* per claim: allocated, and refused on some node */
-    struct bh_str *released;     /* uids of claims that count as given back (dry runs) */
+    struct bh_obj *ext_leftover;   /* claim of an earlier attempt, in the way */
+    bool dra_state;                /* the plugin had something to do in this attempt */
+    bool *unavailable;             /* per claim: allocated, and refused on some node */
+    const struct bh_str *released; /* uids of claims that count as given back (dry runs) */
     size_t released_n;
+    /* What is kept for others on the node that was looked at last; the first of them on all. */
+    const struct bh_resource_v1_allocation_result **held;
+    size_t held_n, held_all, held_cap;
+    bool trial; /* devices are chosen, and not reserved */
     struct ext_state *ext;
     /* affinity and spread state, NULL when not concerned */
     struct affinity_state *affinity;
@@ -539,6 +550,8 @@ bool sched_claims_there(struct bh_scheduler *s, const struct spod *pod, struct b
                         struct bh_str *why);
 bool sched_claims_prefilter(struct cycle *c);
 enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret);
+/* The devices of a candidate that is known to have some. */
+bool sched_claims_settle(struct cycle *c, struct candidate *k);
 bool sched_claims_reserve(struct cycle *c, struct candidate *k);
 void sched_claims_unreserve(struct cycle *c, const struct candidate *k);
 bool sched_owned_by(const struct bh_meta_v1_object_meta *m, struct bh_str uid);
@@ -546,6 +559,14 @@ enum binding_state sched_binding_state(const struct bh_resource_v1_resource_clai
                                        const struct bh_meta_v1_condition **ret_failure);
 struct bh_str sched_claims_postfilter(struct cycle *c); /* upstream's words */
 void sched_claim_remove(struct bh_scheduler *s, const struct bh_obj *o);
+
+/* ---- holds.c: devices kept for nominated pods ---- */
+/* Keeps these allocations for the pod while it is nominated; copies. n 0: nothing is kept. */
+void sched_hold_set(struct bh_scheduler *s, struct spod *pod,
+                    const struct bh_resource_v1_allocation_result *al, size_t n);
+void sched_hold_drop(struct spod *pod);
+/* Fills c->held with what is kept on this node for pods that c->pod has to respect. */
+void sched_holds_look(struct cycle *c, const struct snode *n);
 
 /* ---- give_back.c: allocations and reservations that the scheduler takes back ---- */
 void sched_give_back(struct bh_scheduler *s, struct bh_obj *claim);
@@ -626,12 +647,17 @@ struct victims {
     struct spod **p; /* most important first */
     size_t n;
     int64_t budget_violations;
+    /* Of the choice: the devices that the pod gets there, and the claims that are given back. */
+    const struct bh_resource_v1_allocation_result *allocations;
+    size_t allocations_n;
+    const struct bh_str *released;
+    size_t released_n;
 };
 /* Whom it would take; nobody goes yet. */
 enum preempt_result sched_preempt_find(struct cycle *c, struct bh_str *why,
                                        const struct victims **ret);
-/* Nominates the pod and evicts the victims. */
-void sched_preempt_take(struct cycle *c, struct snode *n, struct spod *const *victims, size_t k);
+/* Nominates the pod, keeps its devices for it and evicts the victims. */
+void sched_preempt_take(struct cycle *c, const struct victims *v);
 enum preempt_result sched_preempt(struct cycle *c, struct bh_str *why);
 
 /* ---- features.c: what nodes declare that they can do ---- */
@@ -645,6 +671,12 @@ void sched_gang_leave(struct bh_scheduler *s, struct spod *pod);
 void sched_gang_put(struct bh_scheduler *s, struct bh_obj *group);
 void sched_gang_del(struct bh_scheduler *s, const struct bh_obj *group);
 void sched_gangs_done(struct bh_scheduler *s);
+/* Whether o is placed in the same try, so that its nomination is no matter. */
+static inline bool sched_placed_with(const struct cycle *c, const struct spod *o)
+{
+    /* Upstream looks at those, too. */
+    return c->in_gang && o->gang == c->pod->gang && !c->s->opts.device_scoring_off;
+}
 /* PreEnqueue: its group is not there, or has too few members. */
 bool sched_gang_held(const struct bh_scheduler *s, const struct spod *pod);
 void sched_gang_wake(struct bh_scheduler *s, struct gang *g);

@@ -108,9 +108,9 @@ static void place(struct bh_scheduler *s, struct spod *pod)
             sched_dequeue(s, pod);
         sched_node_del_pod(s, pod);
         pod->assumed = false;
-        sched_nominate(pod, NULL);
         n = sched_node_get(s, pod->p->spec.node_name);
         sched_node_add_pod(s, n, pod);
+        sched_denominate(s, pod);
         sched_happened(s, &(struct happening){.ev = EV_POD_ADD, .node = n, .pod = pod});
     } else if (pod->prof && !pod->obj->deleting && pod->where == POD_OFF && !pod->assumed) {
         sched_enqueue(s, pod);
@@ -126,7 +126,7 @@ static void remove_pod(struct bh_scheduler *s, struct spod *pod)
     (void)bh_map_del(&s->pods, pod->obj->uid);
     sched_bind_pod_gone(pod);
     sched_dequeue(s, pod);
-    sched_nominate(pod, NULL);
+    sched_denominate(s, pod);
     if (pod->node)
         sched_node_del_pod(s, pod);
     if (n)
@@ -806,7 +806,7 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
         struct spod *pod = v;
 
         sched_dequeue(s, pod);
-        sched_nominate(pod, NULL);
+        sched_denominate(s, pod);
         sched_node_del_pod(s, pod);
         sched_gang_leave(s, pod);
         (void)sched_pod_free(s, pod);
