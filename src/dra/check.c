@@ -5,7 +5,7 @@
 
 struct tally {
     const struct dra_use *u;
-    uint32_t dedicated, shares, holders;
+    uint32_t dedicated, shares, measured, holders;
     struct dra_amount *agg;
     size_t agg_n;
 };
@@ -50,6 +50,7 @@ static void tally_all(const struct bh_dra_model *m, struct bh_map *by_use, struc
                 continue;
             t->dedicated += !gs->g[i].share;
             t->shares += gs->g[i].share;
+            t->measured += gs->g[i].caps_n != 0;
             tally_caps(a, t, &gs->g[i]);
         }
     }
@@ -61,7 +62,8 @@ static int check_use(const struct dra_use *u, const struct tally *t, struct bh_e
 
     if (!t)
         t = &none;
-    if (u->dedicated != t->dedicated || u->shares != t->shares || u->holders_n != t->holders)
+    if (u->dedicated != t->dedicated || u->shares != t->shares ||
+        u->measured != t->measured || u->holders_n != t->holders)
         return bh_err_set(err, BH_E_INTERNAL,
                           "device %.*s/%.*s/%.*s: %u whole, %u shares, %u holders in the books, "
                           "%u, %u, %u in the claims",

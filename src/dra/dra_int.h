@@ -185,6 +185,7 @@ struct dra_use {
     struct dra_dev *devs;               /* published, by use_next */
     uint32_t dedicated;                 /* claims that hold it as a whole */
     uint32_t shares;
+    uint32_t measured;      /* those of them that consume capacity */
     struct dra_amount *agg; /* capacity consumed by shares; keys owned */
     size_t agg_n;
     struct dra_held **holders;
@@ -415,6 +416,12 @@ void dra_use_del_dev(struct bh_dra_model *m, struct dra_dev *d);
 static inline bool dra_use_any(const struct dra_use *u)
 {
     return u->dedicated || u->shares;
+}
+/* Whether its counters are paid for by those who share it. As upstream: shares of no capacity do not
+ * count. */
+static inline bool dra_use_paid(const struct dra_dev *d)
+{
+    return d->multi && d->use->measured;
 }
 void dra_ledger_done(struct bh_dra_model *m);
 /* Takes the grants of these claims out of the books, or puts them back. */

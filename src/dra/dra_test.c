@@ -264,6 +264,13 @@ BH_TEST(counters) /* P11, L25, L26, L27 */
                "[{counterSet: cs, counters: "
                "{m: {value: '4'}}}]}]");
     WANT(&w, "n1", "default/c default/two", "d/p/a | d/p/a e/p/a");
+    /* Nor does the next claim pay, if those who share it consume capacity; else it does. */
+    claim(&w, "d", 1, SEL("device.driver == 'd'"));
+    held(&w, "h", "p", "a",
+         ", shareID: 11111111-1111-4111-8111-111111111111, consumedCapacity: {m: '4'}");
+    WANT(&w, "n1", "default/d", "d/p/a");
+    held(&w, "h", "p", "a", ", shareID: 11111111-1111-4111-8111-111111111111");
+    WANT_OUT(&w, "n1", "default/d", BH_DRA_NO_SOLUTION, "");
     world_done(&w);
 }
 

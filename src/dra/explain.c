@@ -59,7 +59,7 @@ static bool counters_short(struct dra_call *c, const struct dra_cand *x, struct 
 {
     struct dra_vpool *v = &c->view->pools[x->vpool];
 
-    if (x->dev->d->consumes_counters.n == 0 || (x->dev->multi && x->dev->use->shares))
+    if (x->dev->d->consumes_counters.n == 0 || dra_use_paid(x->dev))
         return false;
     dra_pool_counters(v->pool, v->gen);
     for (size_t i = 0; i < x->dev->consumes_n; i++) {

@@ -249,6 +249,8 @@ static void grant_book(struct bh_dra_model *m, const struct dra_grant *g, bool t
         return;
     if (g->share) {
         u->shares = take ? u->shares + 1 : u->shares - 1;
+        if (g->caps_n)
+            u->measured = take ? u->measured + 1 : u->measured - 1;
         for (size_t i = 0; i < g->caps_n; i++)
             use_agg_add(u, &g->caps[i], take);
     } else {

@@ -127,7 +127,7 @@ static bool counters_needed(const struct dra_cand *x)
     if (x->dev->d->consumes_counters.n == 0)
         return false;
     /* A shared device pays once. */
-    return !x->dev->multi || (!x->shares && !x->dev->use->shares);
+    return !(x->dev->multi && x->shares) && !dra_use_paid(x->dev);
 }
 
 /* ---- capacity ---- */
