@@ -21,10 +21,13 @@ static void parse_policy(struct bh_arena *a, struct dra_cap *c,
     c->has_default = p->has_default;
     if (p->has_default)
         c->bad |= !qty(p->default_, &c->def);
+    c->negative |= bh_quantity_sign(c->def) < 0;
     c->valid_n = p->valid_values.n;
     c->valid = bh_new_n(a, struct bh_quantity, c->valid_n);
-    for (size_t i = 0; i < c->valid_n; i++)
+    for (size_t i = 0; i < c->valid_n; i++) {
         c->bad |= !qty(p->valid_values.p[i], &c->valid[i]);
+        c->negative |= bh_quantity_sign(c->valid[i]) < 0;
+    }
     if (!r)
         return;
     c->has_range = true;
@@ -33,6 +36,7 @@ static void parse_policy(struct bh_arena *a, struct dra_cap *c,
     c->range.has_step = r->has_step;
     if (r->has_min)
         c->bad |= !qty(r->min, &c->range.min);
+    c->negative |= bh_quantity_sign(c->range.min) < 0;
     if (r->has_max)
         c->bad |= !qty(r->max, &c->range.max);
     if (r->has_step)
@@ -58,9 +62,11 @@ struct dra_cap *dra_dev_caps(struct dra_dev *d)
 
         d->caps[i].key = d->d->capacity.p[i].key;
         d->caps[i].bad = !qty(v->value, &d->caps[i].value);
+        d->caps[i].negative = bh_quantity_sign(d->caps[i].value) < 0;
         if (v->request_policy)
             parse_policy(d->slice->arena, &d->caps[i], v->request_policy);
         d->caps_plain &= !d->caps[i].bad && !d->caps[i].has_policy;
+        d->caps_negative |= d->caps[i].negative;
     }
     return d->caps;
 }

@@ -90,11 +90,13 @@ static bool same(struct world *w, struct bh_str got, struct bh_str want)
            bh_jv_parse(w->a, want, NULL, &y, NULL) == 0 && bh_jv_eq(&x, &y);
 }
 
-static enum bh_dra_outcome run_case(struct world *w, const struct bh_jv *c)
+static enum bh_dra_outcome run_case(struct world *w, const struct bh_jv *c, bool indexed)
 {
     const struct bh_jv *objects = bh_jv_getc(c, "objects"), *claims = bh_jv_getc(c, "claims");
     BH_AUTO_BUF names = {0};
 
+    if (indexed)
+        world_index(w);
     w->double_names = true;
     for (size_t i = 0; i < objects->n_items; i++)
         world_object(w, &objects->items[i]);
@@ -133,14 +135,14 @@ BH_TEST(allocator_cases) /* the same outcome as upstream, to the letter */
         return;
     const struct bh_jv *cases = bh_jv_getc(&all, "cases");
 
-    for (size_t i = 0; i < cases->n_items; i++) {
-        struct bh_jv *c = &cases->items[i];
+    for (size_t i = 0; i < 2 * cases->n_items; i++) {
+        struct bh_jv *c = &cases->items[i / 2];
         struct bh_str name = bh_jv_get_str(c, "name"), got, want;
         struct world w;
         int64_t steps = 0;
 
         world_init(&w, NULL);
-        got = got_text(&w, run_case(&w, c));
+        got = got_text(&w, run_case(&w, c, i % 2));
         want = want_text(&w, bh_jv_getc(c, "expect"));
         (void)bh_jv_get_i64(c, "searchSteps", &steps);
         if (steps > 0 && w.res.steps > (uint64_t)steps) {
@@ -159,7 +161,8 @@ BH_TEST(allocator_cases) /* the same outcome as upstream, to the letter */
         }
         world_done(&w);
     }
-    printf("allocator cases: %zu passed, %zu failed, %zu differ on purpose, %zu took more steps\n",
+    printf("allocator cases, each without and with an index: %zu passed, %zu failed, %zu differ on "
+           "purpose, %zu took more steps\n",
            passed, failed, meant, slower);
 }
 
@@ -173,15 +176,15 @@ BH_TEST(allocator_cases_scored) /* with scoring: other devices perhaps, the same
     const struct bh_jv *cases = bh_jv_getc(&all, "cases");
 
     for (int scoring = BH_DRA_PACK; scoring <= BH_DRA_SPREAD; scoring++)
-        for (size_t i = 0; i < cases->n_items; i++) {
-            struct bh_jv *c = &cases->items[i];
+        for (size_t i = 0; i < 2 * cases->n_items; i++) {
+            struct bh_jv *c = &cases->items[i / 2];
             const struct bh_jv *expect = bh_jv_getc(c, "expect");
             struct world w;
             enum bh_dra_outcome out;
 
             world_init(&w, NULL);
             w.opts.scoring = (enum bh_dra_scoring)scoring;
-            out = run_case(&w, c);
+            out = run_case(&w, c, i % 2);
             if ((out == BH_DRA_OK) != (bh_jv_getc(expect, "allocations") != NULL) &&
                 !deviates(bh_jv_get_str(c, "name")))
                 bh_test_fail(__FILE__, __LINE__, "%.*s: outcome %d: %s",

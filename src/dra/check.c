@@ -62,8 +62,8 @@ static int check_use(const struct dra_use *u, const struct tally *t, struct bh_e
 
     if (!t)
         t = &none;
-    if (u->dedicated != t->dedicated || u->shares != t->shares ||
-        u->measured != t->measured || u->holders_n != t->holders)
+    if (u->dedicated != t->dedicated || u->shares != t->shares || u->measured != t->measured ||
+        u->holders_n != t->holders)
         return bh_err_set(err, BH_E_INTERNAL,
                           "device %.*s/%.*s/%.*s: %u whole, %u shares, %u holders in the books, "
                           "%u, %u, %u in the claims",
@@ -172,6 +172,7 @@ int bh_dra_self_check(struct bh_dra_model *m, struct bh_err *err)
     int r = 0;
 
     dra_flush(m);
+    r = dra_index_check(m, err);
     tally_all(m, &by_use, a);
     while (r == 0 && bh_map_next(&m->uses, &it, NULL, &v)) {
         const struct dra_use *u = v;

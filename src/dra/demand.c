@@ -231,6 +231,7 @@ static void read_caps(struct reader *r, struct dra_sub *s,
         if (bh_quantity_parse(c->requests.p[i].value, &s->caps[i].q, NULL) < 0)
             fault(r, ", request %.*s: invalid capacity request %.*s", BH_SF(r->req),
                   BH_SF(c->requests.p[i].key));
+        s->negative |= bh_quantity_sign(s->caps[i].q) < 0;
     }
     r->d->has_caps |= s->caps_n != 0;
 }
@@ -421,6 +422,7 @@ static void demand_unref(struct dra_demand *d)
                 for (size_t x = 0; x < sub->sels_n; x++)
                     sel_put(d->m, sub->sels[x]);
             }
+    dra_scans_drop(d);
     bh_free(d->bits);
     bh_free(d->success);
     bh_free(d->success_bits);
@@ -489,6 +491,7 @@ static struct dra_demand *demand_get(struct bh_dra_model *m,
         demand_unlist(bh_container(m->demand_lru.prev, struct dra_demand, lru));
     d = bh_calloc(1, sizeof(*d));
     d->m = m;
+    bh_list_init(&d->scans);
     d->refs = 1;
     d->arena = bh_arena_new(0);
     d->key = bh_str_dup(d->arena, bh_buf_str(&m->keybuf));

@@ -327,6 +327,7 @@ struct bh_dra_stats {
     uint64_t repeated;    /* allocations given as they were for a node that sees the same */
     uint64_t remembered;  /* answers taken from memory instead */
     uint64_t views_built; /* node views computed */
+    uint64_t scans;       /* times that all devices of a view were looked at for an index */
     size_t nodes, slices, pools, devices, claims, asks;
 };
 void bh_dra_stats(const struct bh_dra_model *m, struct bh_dra_stats *ret);

@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "dra/dra.h"
+#include "dra/dra_int.h"
 
 struct in {
     const uint8_t *p;
@@ -292,7 +292,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
     struct bh_dra_features f = bh_dra_features_all();
     struct in in = {.p = p, .n = n};
-    unsigned flags = take(&in, 64);
+    unsigned flags = take(&in, 128);
     struct bh_str_pair label = {BH_S("z"), BH_S("a")};
     struct bh_str_map labels = {&label, 1};
     struct bh_err err = {0};
@@ -307,6 +307,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     f.compat_list_narrowing = flags & 16;
     f.strict_distinct = flags & 32;
     m = bh_dra_model_new(&f);
+    if (flags & 64)
+        m->index_min = 0;
     bh_dra_node_put(m, BH_S("n0"), &labels);
     bh_dra_node_put(m, BH_S("n1"), NULL);
     bh_buf_addz(&class, "{\"metadata\":{\"name\":\"k\"},\"spec\":{}}");

@@ -27,6 +27,7 @@
 #define DRA_TOPO_N            3 /* NVLink domain, PCIe root, NUMA node */
 
 struct bh_cel_selector;
+struct dra_scan;
 
 enum dra_answer { DRA_UNKNOWN, DRA_NO, DRA_YES, DRA_ERR };
 
@@ -41,7 +42,8 @@ struct dra_range {
 struct dra_cap {
     struct bh_str key; /* into the slice's object */
     struct bh_quantity value;
-    bool bad; /* a quantity that cannot be read: nothing fits */
+    bool bad;      /* a quantity that cannot be read: nothing fits */
+    bool negative; /* taking of it may leave more than there was */
     bool has_policy, has_default, has_range;
     struct bh_quantity def;
     struct bh_quantity *valid;
@@ -71,6 +73,7 @@ struct dra_dev {
     bool caps_parsed;
     bool caps_plain; /* none with a policy, none that cannot be read */
     bool negative;   /* consumes a negative counter */
+    bool caps_negative;
     bool sized;
     bool part_known;
     uint32_t topo[DRA_TOPO_N]; /* hashes of where it sits; 0: unknown */
@@ -90,6 +93,7 @@ struct dra_content {
 };
 
 struct dra_slice {
+    uint64_t id; /* of this object; never the same again */
     struct bh_obj *obj;
     const struct bh_resource_v1_resource_slice_spec *spec;
     struct bh_str name;
@@ -111,6 +115,7 @@ struct dra_counter {
 };
 
 struct dra_pool {
+    uint64_t id; /* another one after each change of its slices */
     struct bh_str driver, name;
     struct dra_slice **slices; /* by name */
     size_t n, cap;
@@ -248,7 +253,8 @@ struct dra_sub {
     struct bh_resource_v1_device_toleration_vec tolerations;
     struct dra_amount *caps; /* requested */
     size_t caps_n;
-    uint32_t id; /* counts through the demand */
+    bool negative; /* some of them are below nothing */
+    uint32_t id;   /* counts through the demand */
 };
 
 struct dra_req {
@@ -283,6 +289,7 @@ struct dra_demand {
     struct bh_arena *arena;
     struct bh_dra_model *m;
     struct bh_link lru;
+    struct bh_link scans; /* dra_scan, of_demand */
     uint32_t refs;
     bool listed; /* the model still finds it */
     struct dra_dclaim *claims;
@@ -327,6 +334,14 @@ struct bh_dra_ask {
 #define DRA_DEMANDS_MAX 1024 /* distinct texts of claims that are remembered */
 #define DRA_LOG_TAKEN   0x80000000u
 
+/* A device whose use changed, or (at DRA_NONE) any of those that consume counters of a pool. */
+struct dra_change {
+    uint64_t id; /* of the slice, or of the pool */
+    uint32_t at; /* in the slice */
+};
+#define DRA_CHANGES_LEN 4096u /* so many may be missed before all is looked at again */
+#define DRA_INDEX_MIN   64u   /* devices in view from which on an index is kept */
+
 struct bh_dra_model {
     struct bh_dra_features f;
     struct bh_map nodes;  /* name -> dra_node */
@@ -368,6 +383,15 @@ struct bh_dra_model {
     struct bh_arena *scratch; /* of CEL evaluation */
     struct dra_cand *cands;   /* of the search, kept between calls */
     size_t cands_cap;
+    /* The index of large views. */
+    struct bh_map scenes;    /* eight bytes of a view's sig -> dra_scene */
+    struct bh_link scan_lru; /* most recent first */
+    uint64_t index_load;     /* candidates in all of them */
+    size_t index_min;        /* DRA_INDEX_MIN; tests want less */
+    struct dra_change changes[DRA_CHANGES_LEN];
+    uint64_t changes_n;
+    uint64_t index_epoch; /* counts changes of taints by rules */
+    uint64_t ids;         /* given to slices and pools */
     struct bh_dra_stats st;
 };
 
@@ -417,8 +441,8 @@ static inline bool dra_use_any(const struct dra_use *u)
 {
     return u->dedicated || u->shares;
 }
-/* Whether its counters are paid for by those who share it. As upstream: shares of no capacity do not
- * count. */
+/* Whether its counters are paid for by those who share it. As upstream: shares of no capacity do
+ * not count. */
 static inline bool dra_use_paid(const struct dra_dev *d)
 {
     return d->multi && d->use->measured;
@@ -433,6 +457,15 @@ struct dra_grants **dra_ledger_hold(struct bh_dra_model *m,
                                     size_t n, struct bh_arena *a);
 void dra_ledger_unhold(struct bh_dra_model *m, struct dra_grants **gs, size_t n);
 const struct bh_quantity *dra_use_agg(const struct dra_use *u, struct bh_str key);
+
+/* index.c */
+/* The use of the device changed. */
+void dra_index_log(struct bh_dra_model *m, const struct dra_dev *d);
+/* Slices of the pool come or go. */
+void dra_index_forget(struct bh_dra_model *m, const struct dra_pool *p);
+void dra_scans_drop(struct dra_demand *d);
+/* What is kept against what is found out anew: 0, or -BH_E_INTERNAL. */
+BH_MUST int dra_index_check(struct bh_dra_model *m, struct bh_err *err);
 
 /* demand.c */
 void dra_demands_drop(struct bh_dra_model *m);                         /* classes changed */
@@ -456,6 +489,9 @@ int dra_sub_match(struct bh_dra_ask *q, size_t claim, const struct dra_sub *s, s
 
 /* score.c */
 void dra_dev_locate(struct dra_dev *d); /* fills in topo */
+double dra_dev_size(struct dra_dev *d);
+/* The part of the device's counters, or of its shared capacity, that is in use: 0..1. */
+double dra_dev_used(struct dra_dev *d);
 /* Reads BH_DRA_TOPOLOGY_ANNOTATION; text without p: there is none. */
 void dra_topo_read(struct bh_str text, int weight[DRA_TOPO_N]);
 

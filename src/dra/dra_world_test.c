@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/test.h"
 #include "data/yaml.h"
+#include "dra/dra_int.h"
 
 void world_init(struct world *w, const struct bh_dra_features *f)
 {
@@ -19,6 +20,11 @@ void world_init(struct world *w, const struct bh_dra_features *f)
     memset(w, 0, sizeof(*w));
     w->a = bh_arena_new(0);
     w->m = bh_dra_model_new(f ? f : &all);
+}
+
+void world_index(struct world *w)
+{
+    w->m->index_min = 0;
 }
 
 void world_done(struct world *w)

@@ -119,7 +119,7 @@ static void judge(struct dra_call *c, size_t claim, const struct dra_req *q,
     } else if (!s->admin && x->dev->use->dedicated) {
         *detail = holder_text(c->a, x->dev->use);
         ret->why = BH_DRA_WHY_IN_USE;
-    } else if (!dra_capacity_fits(c, s, x)) {
+    } else if (!dra_capacity_fits(c->m, s, x)) {
         *detail = holder_text(c->a, x->dev->use);
         ret->why = BH_DRA_WHY_CAPACITY;
         if (c->details)

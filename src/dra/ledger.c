@@ -261,6 +261,7 @@ static void grant_book(struct bh_dra_model *m, const struct dra_grant *g, bool t
             dra_pool_use(d->slice->pool, d, take);
         if (whole != (u->dedicated != 0))
             dra_slice_free_add(m, d->slice, take ? -1 : 1);
+        dra_index_log(m, d);
     }
     log_use(m, u, take);
 }

@@ -34,7 +34,9 @@ struct bh_dra_model *bh_dra_model_new(const struct bh_dra_features *f)
 
     m->f = *f;
     m->scratch = bh_arena_new(0);
+    m->index_min = DRA_INDEX_MIN;
     bh_list_init(&m->demand_lru);
+    bh_list_init(&m->scan_lru);
     return m;
 }
 
@@ -263,6 +265,7 @@ static void rule_apply(struct bh_dra_model *m, const struct dra_rule *r)
 
     if (!r->selects)
         return;
+    m->index_epoch++;
     while (bh_map_next(&m->slices, &it, &key, &v)) {
         struct dra_slice *s = v;
 
@@ -391,6 +394,8 @@ static void pool_free(struct dra_pool *p)
 static void pool_dirty(struct bh_dra_model *m, struct dra_pool *p)
 {
     dra_pool_counters_drop(p);
+    dra_index_forget(m, p);
+    p->id = ++m->ids;
     p->whole = DRA_UNKNOWN;
     if (p->n_open) {
         m->views++;
@@ -567,6 +572,7 @@ void bh_dra_slice_put(struct bh_dra_model *m, const struct bh_obj *o)
     const struct bh_resource_v1_resource_slice *c = bh_obj_struct(o);
     struct dra_slice *s = bh_calloc(1, sizeof(*s)), *old;
 
+    s->id = ++m->ids;
     s->obj = bh_obj_ref(o);
     s->spec = &c->spec;
     s->name = s->obj->name;
@@ -723,8 +729,8 @@ struct bh_dra_model *bh_dra_model_free(struct bh_dra_model *m)
     for (it = 0; bh_map_next(&m->nodes, &it, &key, &v);)
         node_free(v);
     dra_sels_done(m);
-    struct bh_map *maps[] = {&m->nodes, &m->slices, &m->pools,    &m->classes, &m->uses,
-                             &m->held,  &m->sels,   &m->contents, &m->demands, &m->ext};
+    struct bh_map *maps[] = {&m->nodes, &m->slices,   &m->pools,   &m->classes, &m->uses,  &m->held,
+                             &m->sels,  &m->contents, &m->demands, &m->ext,     &m->scenes};
     for (size_t i = 0; i < BH_COUNT(maps); i++)
         bh_map_done(maps[i]);
     bh_free(m->rules);

@@ -147,11 +147,11 @@ static bool cap_room(const struct dra_cand *x, const struct dra_cap *cap, size_t
     return bh_quantity_cmp(u, cap->value) <= 0;
 }
 
-bool dra_capacity_fits(struct dra_call *c, const struct dra_sub *s, struct dra_cand *x)
+bool dra_capacity_fits(const struct bh_dra_model *m, const struct dra_sub *s, struct dra_cand *x)
 {
     struct dra_cap *caps;
 
-    if (!c->m->f.consumable_capacity || (!s->caps_n && x->dev->d->capacity.n == 0))
+    if (!m->f.consumable_capacity || (!s->caps_n && x->dev->d->capacity.n == 0))
         return true;
     caps = dra_dev_caps(x->dev);
     if (!s->caps_n && !x->dev->multi && x->dev->caps_plain)
@@ -172,28 +172,6 @@ bool dra_capacity_fits(struct dra_call *c, const struct dra_sub *s, struct dra_c
             return false;
     }
     return true;
-}
-
-static void capacity_take(struct dra_call *c, const struct dra_sub *s, struct dra_cand *x,
-                          struct dra_placed *p)
-{
-    struct dra_cap *caps = dra_dev_caps(x->dev);
-    size_t n = x->dev->caps_n;
-
-    if (!x->amounts)
-        x->amounts = bh_new_n(c->a, struct dra_amount, n);
-    if (n > p->caps_cap) {
-        p->caps = bh_new_n(c->a, struct dra_amount, n);
-        p->caps_cap = n;
-    }
-    for (size_t k = 0; k < n; k++) {
-        p->caps[k].key = caps[k].key;
-        /* It was found to fit. */
-        (void)dra_cap_amount(&caps[k], dra_amount_find(s->caps, s->caps_n, caps[k].key),
-                             &p->caps[k].q);
-        x->amounts[k].q = bh_quantity_add(x->amounts[k].q, p->caps[k].q);
-    }
-    x->shares++;
 }
 
 /* ---- constraints ---- */
@@ -388,15 +366,80 @@ static void cons_remove(struct dra_call *c, const struct dra_placed *p)
             con_remove(c, &dc->cons[i], &c->cons[p->claim][i], p->req, p->masks[i]);
 }
 
+/* ---- apart from the call ---- */
+
+static bool counters_left(struct dra_dev *d)
+{
+    struct dra_pool *p = d->slice->pool;
+
+    if (d->d->consumes_counters.n == 0 || dra_use_paid(d))
+        return true;
+    dra_pool_counters(p, d->slice->spec->pool.generation);
+    if (p->table_negative)
+        return true; /* another device may give what this one lacks */
+    for (size_t i = 0; i < d->consumes_n; i++) {
+        const struct dra_counter *t;
+
+        if (d->consumes[i].slot == DRA_NONE)
+            return false;
+        t = &p->table[d->consumes[i].slot];
+        if (bh_quantity_cmp(bh_quantity_add(t->used, d->consumes[i].value), t->total) > 0)
+            return false;
+    }
+    return p->table_over == 0;
+}
+
+bool dra_has_room(const struct bh_dra_model *m, const struct dra_sub *s, struct dra_dev *d)
+{
+    struct dra_cand x = {.dev = d};
+
+    if (d->d->consumes_counters.n && !m->f.partitionable_devices)
+        return false;
+    if (!dra_tolerated(m, s, d, NULL) || !counters_left(d))
+        return false;
+    return s->negative || dra_capacity_fits(m, s, &x) || d->caps_negative;
+}
+
 /* ---- placing ---- */
 
-enum dra_fit dra_place(struct dra_call *c, uint32_t claim, uint32_t req, const struct dra_sub *s,
-                       uint32_t cand)
+static void touch(struct dra_call *c, struct dra_cand *x)
+{
+    if (!c->scan || x->touched)
+        return;
+    x->touched = true;
+    bh_arena_grow(c->a, &c->touched, &c->touched_cap, c->touched_n + 1, sizeof(*c->touched));
+    c->touched[c->touched_n++] = (uint32_t)(x - c->cands);
+}
+
+static void capacity_take(struct dra_call *c, const struct dra_sub *s, struct dra_cand *x,
+                          struct dra_placed *p)
+{
+    struct dra_cap *caps = dra_dev_caps(x->dev);
+    size_t n = x->dev->caps_n;
+
+    if (!x->amounts)
+        x->amounts = bh_new_n(c->a, struct dra_amount, n);
+    if (n > p->caps_cap) {
+        p->caps = bh_new_n(c->a, struct dra_amount, n);
+        p->caps_cap = n;
+    }
+    for (size_t k = 0; k < n; k++) {
+        p->caps[k].key = caps[k].key;
+        /* It was found to fit. */
+        (void)dra_cap_amount(&caps[k], dra_amount_find(s->caps, s->caps_n, caps[k].key),
+                             &p->caps[k].q);
+        x->amounts[k].q = bh_quantity_add(x->amounts[k].q, p->caps[k].q);
+    }
+    x->shares++;
+}
+
+enum dra_placing dra_place(struct dra_call *c, uint32_t claim, uint32_t req,
+                           const struct dra_sub *s, uint32_t cand)
 {
     struct dra_cand *x = &c->cands[cand];
     struct dra_placed *p = &c->placed[c->placed_n];
     bool counters = counters_needed(x);
-    enum dra_fit why = DRA_FITS;
+    enum dra_placing why = DRA_FITS;
 
     if (x->dev->d->consumes_counters.n && !c->m->f.partitionable_devices)
         return DRA_UNFIT_OFF;
@@ -412,7 +455,7 @@ enum dra_fit dra_place(struct dra_call *c, uint32_t claim, uint32_t req, const s
         why = DRA_UNFIT_TAINT;
     else if (!cons_add(c, claim, req, s, x->dev, p->masks))
         why = DRA_UNFIT_CONSTRAINT;
-    else if (!dra_capacity_fits(c, s, x)) {
+    else if (!dra_capacity_fits(c->m, s, x)) {
         /* Only in mode All: another request took of it since it was collected. */
         cons_remove(c, p);
         why = DRA_UNFIT_CAPACITY;
@@ -422,6 +465,7 @@ enum dra_fit dra_place(struct dra_call *c, uint32_t claim, uint32_t req, const s
             counters_add(&c->incall[x->vpool], x->dev, false);
         return why;
     }
+    touch(c, x);
     if (p->share)
         capacity_take(c, s, x, p);
     else
@@ -474,8 +518,7 @@ static bool cands_same(struct dra_call *c, struct dra_cand *x, struct dra_cand *
 {
     struct dra_dev *a = x->dev, *b = y->dev;
 
-    if (a->multi || b->multi || a->d->consumes_counters.n || b->d->consumes_counters.n ||
-        !a->use->dedicated != !b->use->dedicated || a->binding != b->binding)
+    if (!a->use->dedicated != !b->use->dedicated || a->binding != b->binding)
         return false;
     if (a->content != b->content && (c->d->has_caps || !attrs_same(c, a, b)))
         return false;
@@ -503,14 +546,18 @@ uint32_t dra_cand_class(struct dra_call *c, struct dra_cand *x)
 {
     if (x->cls)
         return x->cls;
+    touch(c, x);
+    x->cls = DRA_NONE;
+    if (x->dev->multi || x->dev->d->consumes_counters.n)
+        return x->cls;
     for (size_t i = 0; i < c->classes_n; i++)
         if (cands_same(c, &c->cands[c->classes[i]], x)) {
             x->cls = (uint32_t)i + 1;
             return x->cls;
         }
-    if (!c->classes)
-        c->classes = bh_new_n(c->a, uint32_t, c->cands_n);
-    c->classes[c->classes_n] = (uint32_t)(x - c->cands);
-    x->cls = (uint32_t)++c->classes_n;
+    if (c->classes_n < DRA_CLASSES_MAX) {
+        c->classes[c->classes_n] = (uint32_t)(x - c->cands);
+        x->cls = (uint32_t)++c->classes_n;
+    }
     return x->cls;
 }

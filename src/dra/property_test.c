@@ -31,7 +31,9 @@ static unsigned rounds(unsigned n)
 enum { DEVS = 7, POOLS = 3, REQS = 2, SUBS = 2, CLAIMS = 2, PLACES = 12 };
 
 struct td {
-    unsigned pool, x, g;
+    unsigned pool, x;
+    unsigned g;               /* a bit for each value of the attribute */
+    unsigned where;           /* on this node alone, or on nodes like it, or (odd) elsewhere */
     bool multi, taint, whole; /* whole: held by another claim */
     int cap, need,
         used; /* capacity (0: none), counters it consumes, capacity that others consume */
@@ -39,12 +41,12 @@ struct td {
 
 struct tpool {
     int total; /* of the counter; -1: no counters */
-    bool everywhere;
+    bool everywhere, per_device;
 };
 
 struct tsub {
     unsigned count, sel; /* sel: 0 any, 1 x == 0, 2 x == 1 */
-    bool tolerates, all;
+    bool tolerates, all, admin;
     int cap; /* asked for; 0: not */
 };
 
@@ -81,13 +83,14 @@ static void random_cluster(struct tcluster *t)
     t->devs = 1 + rnd(DEVS);
     t->claims = 1 + rnd(CLAIMS);
     for (unsigned i = 0; i < t->pools; i++)
-        t->p[i] = (struct tpool){rnd(2) ? -1 : (int)rnd(6), rnd(3) == 0};
+        t->p[i] = (struct tpool){rnd(2) ? -1 : (int)rnd(6), rnd(3) == 0, rnd(4) == 0};
     for (unsigned i = 0; i < t->devs; i++) {
         struct td *d = &t->d[i];
 
         *d = (struct td){.pool = rnd(t->pools),
                          .x = rnd(2),
-                         .g = rnd(3),
+                         .g = rnd(3) ? 1u << rnd(3) : 1 + rnd(7),
+                         .where = rnd(4),
                          .multi = rnd(4) == 0,
                          .taint = rnd(5) == 0,
                          .cap = rnd(2) ? (int)rnd(6) + 1 : 0};
@@ -107,6 +110,7 @@ static void random_cluster(struct tcluster *t)
             c->r[k].n = rnd(4) ? 1 : SUBS;
             for (unsigned j = 0; j < c->r[k].n; j++)
                 random_sub(&c->r[k].s[j]);
+            c->r[k].s[0].admin = c->r[k].n == 1 && rnd(8) == 0;
         }
     }
 }
@@ -115,7 +119,14 @@ static void random_cluster(struct tcluster *t)
 
 static void say_device(struct bh_buf *b, const struct td *d, unsigned i)
 {
-    bh_buf_addf(b, "{name: d%u, attributes: {x: {int: %u}, g: {string: g%u}}", i, d->x, d->g);
+    bh_buf_addf(b, "{name: d%u, attributes: {x: {int: %u}, g: {", i, d->x);
+    bh_buf_addz(b, d->g & (d->g - 1) ? "strings: [" : "string: ");
+    for (unsigned g = 0, n = 0; g < 3; g++)
+        if ((d->g >> g) & 1)
+            bh_buf_addf(b, "%sg%u", n++ ? ", " : "", g);
+    if (d->g & (d->g - 1))
+        bh_buf_addz(b, "]");
+    bh_buf_addz(b, "}}");
     if (d->multi)
         bh_buf_addz(b, ", allowMultipleAllocations: true");
     if (d->taint)
@@ -128,17 +139,31 @@ static void say_device(struct bh_buf *b, const struct td *d, unsigned i)
     bh_buf_addz(b, "}");
 }
 
+static const char *where_is(const struct td *d)
+{
+    static const char *const text[] = {
+        ", nodeName: node-0", ", nodeName: node-1",
+        ", nodeSelector: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, "
+        "values: "
+        "[a]}]}]}",
+        ", nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: NotIn, "
+        "values: [node-0]}]}]}"};
+
+    return text[d->where];
+}
+
 static void say_pool(struct bh_buf *b, const struct tcluster *t, unsigned p)
 {
     bool counters = t->p[p].total >= 0;
     const char *where = t->p[p].everywhere ? "allNodes: true" : "nodeName: node-0";
+    const char *of_devices = t->p[p].per_device ? "perDeviceNodeSelection: true" : where;
     bool first = true;
 
     bh_buf_addf(b,
                 "{kind: ResourceSlice, apiVersion: resource.k8s.io/v1, metadata: {name: s%u}, "
                 "spec: {driver: d, pool: "
                 "{name: p%u, generation: 1, resourceSliceCount: %d}, %s, devices: [",
-                p, p, counters ? 2 : 1, where);
+                p, p, counters ? 2 : 1, of_devices);
     for (unsigned i = 0; i < t->devs; i++) {
         if (t->d[i].pool != p)
             continue;
@@ -146,6 +171,10 @@ static void say_pool(struct bh_buf *b, const struct tcluster *t, unsigned p)
             bh_buf_addz(b, ", ");
         first = false;
         say_device(b, &t->d[i], i);
+        if (t->p[p].per_device) {
+            b->n--; /* the brace */
+            bh_buf_addf(b, "%s}", where_is(&t->d[i]));
+        }
     }
     bh_buf_addz(b, "]}}\n---\n");
     if (counters)
@@ -171,6 +200,8 @@ static void say_sub(struct bh_buf *b, const struct tsub *s)
         bh_buf_addz(b, ", tolerations: [{operator: Exists}]");
     if (s->cap)
         bh_buf_addf(b, ", capacity: {requests: {m: '%d'}}", s->cap);
+    if (s->admin)
+        bh_buf_addz(b, ", adminAccess: true");
 }
 
 static void say_claim(struct bh_buf *b, const struct tclaim *c, unsigned i)
@@ -224,9 +255,10 @@ static const char *say_cluster(struct bh_arena *a, const struct tcluster *t)
 {
     BH_AUTO_BUF b = {0};
 
-    bh_buf_addz(&b, "{kind: Node, apiVersion: v1, metadata: {name: node-0}}\n---\n"
-                    "{kind: DeviceClass, apiVersion: resource.k8s.io/v1, metadata: {name: any}, "
-                    "spec: {}}\n---\n");
+    bh_buf_addz(&b,
+                "{kind: Node, apiVersion: v1, metadata: {name: node-0, labels: {zone: a}}}\n---\n"
+                "{kind: DeviceClass, apiVersion: resource.k8s.io/v1, metadata: {name: any}, "
+                "spec: {}}\n---\n");
     for (unsigned i = 0; i < t->pools; i++)
         say_pool(&b, t, i);
     for (unsigned i = 0; i < t->devs; i++)
@@ -251,9 +283,10 @@ struct slow {
     unsigned work;
 };
 
-static bool likes(const struct tsub *s, const struct td *d)
+static bool likes(const struct tcluster *t, const struct tsub *s, const struct td *d)
 {
-    return (s->sel == 0 || d->x == s->sel - 1) && (!s->cap || (d->cap && s->cap <= d->cap));
+    return (s->sel == 0 || d->x == s->sel - 1) && (!s->cap || (d->cap && s->cap <= d->cap)) &&
+           !(t->p[d->pool].per_device && d->where % 2);
 }
 
 static int takes(const struct tsub *s, const struct td *d)
@@ -261,55 +294,87 @@ static int takes(const struct tsub *s, const struct td *d)
     return !d->multi || !d->cap ? 0 : s->cap ? s->cap : d->cap;
 }
 
+/* Whether the device may be given as it is: what others hold is for administrators only, who in
+ * turn come first. */
+static bool device_lawful(const struct slow *w, unsigned i)
+{
+    const struct td *d = &w->t->d[i];
+    int used = d->used;
+
+    for (unsigned k = 0; k < w->n; k++) {
+        if (w->p[k].dev != i)
+            continue;
+        used += takes(w->p[k].s, d);
+        if (d->whole && !w->p[k].s->admin)
+            return false;
+        if (d->multi && used > d->cap && d->cap)
+            return false;
+        for (unsigned j = 0; !d->multi && j < k; j++)
+            if (w->p[j].dev == i && (!w->p[k].s->admin || w->p[j].claim == w->p[k].claim))
+                return false;
+    }
+    return true;
+}
+
+static bool counters_lawful(const struct slow *w, unsigned p)
+{
+    const struct tcluster *t = w->t;
+    int sum = 0, more = 0;
+
+    for (unsigned i = 0; i < t->devs; i++) {
+        const struct td *d = &t->d[i];
+        int times = 0;
+
+        if (d->pool != p)
+            continue;
+        for (unsigned k = 0; k < w->n; k++)
+            times += w->p[k].dev == i;
+        if (d->multi && times) /* pays once */
+            times = !d->used;
+        more += times * d->need;
+        if (d->whole || d->used)
+            sum += d->need;
+    }
+    return !more || sum + more <= t->p[p].total;
+}
+
+static bool constraint_lawful(const struct slow *w, unsigned c)
+{
+    unsigned common = 7, seen = 0;
+
+    for (unsigned i = 0; i < w->n; i++) {
+        unsigned g = w->t->d[w->p[i].dev].g;
+
+        if (w->p[i].claim != c)
+            continue;
+        if (w->t->c[c].con == 2 && (seen & g))
+            return false;
+        common &= g;
+        seen |= g;
+    }
+    return w->t->c[c].con != 1 || common;
+}
+
 /* Whether all that is placed keeps every rule. */
 static bool lawful(const struct slow *w)
 {
     const struct tcluster *t = w->t;
 
-    for (unsigned i = 0; i < t->devs; i++) {
-        int used = t->d[i].used;
-        unsigned times = 0;
-
-        for (unsigned k = 0; k < w->n; k++)
-            if (w->p[k].dev == i) {
-                times++;
-                used += takes(w->p[k].s, &t->d[i]);
-            }
-        if (times && (t->d[i].whole || (times > 1 && !t->d[i].multi) ||
-                      (t->d[i].multi && used > t->d[i].cap)))
-            return false;
-    }
-    for (unsigned p = 0; p < t->pools; p++) {
-        int sum = 0;
-        bool asked = false;
-
-        for (unsigned i = 0; i < t->devs; i++) {
-            bool placed = false;
-
-            if (t->d[i].pool != p || !t->d[i].need)
-                continue;
-            for (unsigned k = 0; k < w->n; k++)
-                placed |= w->p[k].dev == i;
-            asked |= placed && !t->d[i].used;
-            if (placed || t->d[i].whole || t->d[i].used)
-                sum += t->d[i].need;
-        }
-        if (asked && sum > t->p[p].total)
-            return false;
-    }
     for (unsigned i = 0; i < w->n; i++) {
-        const struct td *a = &t->d[w->p[i].dev];
+        const struct td *d = &t->d[w->p[i].dev];
 
-        if (!likes(w->p[i].s, a) || (a->taint && !w->p[i].s->tolerates))
+        if (!likes(t, w->p[i].s, d) || (d->taint && !w->p[i].s->tolerates))
             return false;
-        for (unsigned k = 0; k < i; k++) {
-            const struct td *b = &t->d[w->p[k].dev];
-            unsigned con = t->c[w->p[i].claim].con;
-
-            if (w->p[i].claim == w->p[k].claim && con && (a->g == b->g) != (con == 1))
-                return false;
-        }
     }
+    for (unsigned i = 0; i < t->devs; i++)
+        if (!device_lawful(w, i))
+            return false;
+    for (unsigned i = 0; i < t->pools; i++)
+        if (!counters_lawful(w, i))
+            return false;
+    for (unsigned i = 0; i < t->claims; i++)
+        if (!constraint_lawful(w, i))
+            return false;
     return true;
 }
 
@@ -341,7 +406,7 @@ static bool slow_all(struct slow *w, unsigned c, unsigned r, const struct tsub *
         const struct td *d = &w->t->d[i];
 
         /* What cannot give what is asked is no part of all. */
-        if (likes(s, d) && !(d->multi && d->cap && d->used + takes(s, d) > d->cap))
+        if (likes(w->t, s, d) && !(d->multi && d->cap && d->used + takes(s, d) > d->cap))
             w->p[w->n++] = (struct place){c, r, i, s};
     }
     if (w->n > before && lawful(w) && slow_run(w, c, r + 1))
@@ -405,6 +470,31 @@ static bool read_back(struct world *w, const struct tcluster *t, struct slow *ba
     return lawful(back);
 }
 
+/* What is kept between calls is only faster. */
+static void same_with_index(const struct bh_dra_features *f, enum bh_dra_scoring scoring,
+                            const char *text, const char *names, enum bh_dra_outcome out,
+                            struct world *plain)
+{
+    struct world w;
+    enum bh_dra_outcome got;
+
+    world_init(&w, f);
+    world_index(&w);
+    w.opts.scoring = scoring;
+    world_yaml(&w, text);
+    for (int i = 0; i < 2; i++) {
+        got = world_allocate(&w, "node-0", names);
+        if (got != out || strcmp(w.err.msg, plain->err.msg) != 0 ||
+            (out == BH_DRA_OK &&
+             (strcmp(world_got(&w), world_got(plain)) != 0 || w.res.score != plain->res.score)))
+            bh_test_fail(__FILE__, __LINE__,
+                         "scoring %d: %d %s %s, score %d, without an index %d %s %s, score %d:\n%s",
+                         scoring, got, w.err.msg, world_got(&w), w.res.score, out, plain->err.msg,
+                         world_got(plain), plain->res.score, text);
+    }
+    world_done(&w);
+}
+
 static void one_cluster(const struct tcluster *t, enum bh_dra_scoring scoring)
 {
     struct bh_dra_features f = bh_dra_features_all();
@@ -412,14 +502,15 @@ static void one_cluster(const struct tcluster *t, enum bh_dra_scoring scoring)
     struct world w;
     enum bh_dra_outcome out;
     bool want = slow_run(&slow, 0, 0), ok;
-    const char *text;
+    const char *text, *names = t->claims == 2 ? "default/c0 default/c1" : "default/c0";
 
     f.strict_distinct = true;
     world_init(&w, &f);
     w.opts.scoring = scoring;
     text = say_cluster(w.a, t);
     world_yaml(&w, text);
-    out = world_allocate(&w, "node-0", t->claims == 2 ? "default/c0 default/c1" : "default/c0");
+    out = world_allocate(&w, "node-0", names);
+    same_with_index(&f, scoring, text, names, out, &w);
     /* Mode All ends everything when a constraint fails, whatever alternatives there are. */
     ok = out == BH_DRA_FATAL ? has_all(t) : (out == BH_DRA_OK) == want;
     if (!ok)
@@ -429,8 +520,7 @@ static void one_cluster(const struct tcluster *t, enum bh_dra_scoring scoring)
     if (out == BH_DRA_OK && !read_back(&w, t, &back))
         bh_test_fail(__FILE__, __LINE__, "scoring %d: %s breaks a rule:\n%s", scoring,
                      world_got(&w), text);
-    if (out == BH_DRA_OK &&
-        world_reserve(&w, t->claims == 2 ? "default/c0 default/c1" : "default/c0") < 0 &&
+    if (out == BH_DRA_OK && world_reserve(&w, names) < 0 &&
         bh_dra_self_check(w.m, NULL) != -BH_E_CONFLICT)
         bh_test_fail(__FILE__, __LINE__, "scoring %d: %s: %s\n%s", scoring, world_got(&w),
                      w.err.msg, text);
@@ -517,7 +607,7 @@ static void step_slice(struct steps *s)
         bh_buf_addz(&b, "devices: [");
         for (unsigned k = 0; k < devs; k++) {
             struct td d = {
-                .x = rnd(2), .multi = rnd(4) == 0, .cap = (int)rnd(4), .need = rnd(4) == 0};
+                .x = rnd(2), .g = 1, .multi = rnd(4) == 0, .cap = (int)rnd(4), .need = rnd(4) == 0};
 
             if (k)
                 bh_buf_addz(&b, ", ");
@@ -744,6 +834,8 @@ BH_TEST(property_step_by_step)
 
         memset(&s, 0, sizeof(s));
         world_init(&s.w, NULL);
+        if (i % 4 < 3)
+            world_index(&s.w);
         s.w.opts.scoring = i % 2 ? BH_DRA_FIRST_FIT : BH_DRA_PACK;
         world_yaml(&s.w, free_claims);
         for (unsigned k = 0; k < 60; k++) {

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dra/search.h"
+#include "dra/index.h"
 
 #define SET_CANDS_MAX 64u /* candidates among which a close set is looked for */
 #define SEEDS_MAX     16u /* first devices that are tried for it */
@@ -101,7 +101,7 @@ static double amount(struct bh_quantity q)
     return v > 0 ? log2(1 + v) : 0;
 }
 
-static double dev_size(struct dra_dev *d)
+double dra_dev_size(struct dra_dev *d)
 {
     struct dra_cap *caps;
 
@@ -130,18 +130,16 @@ static double shared_part(struct dra_dev *d)
     return most;
 }
 
-/* The part of the device's counters, or of its shared capacity, that others use already: 0..1. */
-static double dev_used(const struct dra_call *c, const struct dra_cand *x)
+double dra_dev_used(struct dra_dev *d)
 {
-    const struct dra_vpool *v = &c->view->pools[x->vpool];
-    struct dra_dev *d = x->dev;
+    struct dra_pool *p = d->slice->pool;
     double most = 0;
 
     if (d->d->consumes_counters.n) {
-        dra_pool_counters(v->pool, v->gen);
+        dra_pool_counters(p, d->slice->spec->pool.generation);
         for (size_t i = 0; i < d->consumes_n; i++)
-            if (d->consumes[i].slot != DRA_NONE && v->pool->table[d->consumes[i].slot].part > most)
-                most = v->pool->table[d->consumes[i].slot].part;
+            if (d->consumes[i].slot != DRA_NONE && p->table[d->consumes[i].slot].part > most)
+                most = p->table[d->consumes[i].slot].part;
         return most;
     }
     if (!d->multi || !d->use->agg_n)
@@ -154,12 +152,6 @@ static double dev_used(const struct dra_call *c, const struct dra_cand *x)
 }
 
 /* ---- order ---- */
-
-struct dra_item {
-    uint32_t at;            /* candidate */
-    bool binding, expected; /* expected: an earlier request will take it */
-    double size, used;
-};
 
 static bool same_tier(const struct dra_item *a, const struct dra_item *b)
 {
@@ -206,10 +198,44 @@ static struct dra_item pop(struct dra_item *h, size_t n)
     return top;
 }
 
-uint32_t dra_order_at(struct dra_list *l, size_t i)
+/* ---- the order of one request ---- */
+
+static bool is_late(const struct dra_list *l, uint32_t at)
 {
-    for (; l->ready <= i; l->ready++)
-        l->at[l->ready] = pop(l->heap, l->n - l->ready).at;
+    for (size_t i = 0; i < l->late_n; i++)
+        if (l->late[i] == at)
+            return true;
+    return false;
+}
+
+/* The best of those that were not taken yet. */
+static struct dra_item list_take(struct dra_list *l)
+{
+    struct dra_item x = {0};
+
+    if (!l->fit)
+        return pop(l->heap, l->n - l->taken++);
+    l->taken++;
+    do {
+        if (!dra_rank_next(&l->fit->rank, &l->it, &x.at)) {
+            x = dra_fit_item(l->fit, l->late[l->late_n - 1 - (l->n - l->taken)]);
+            x.expected = true;
+            return x;
+        }
+    } while (is_late(l, x.at));
+    return dra_fit_item(l->fit, x.at);
+}
+
+static void list_put(struct dra_call *c, struct dra_list *l, uint32_t at)
+{
+    bh_arena_grow(c->a, &l->at, &l->cap, l->ready + 1, sizeof(*l->at));
+    l->at[l->ready++] = at;
+}
+
+uint32_t dra_order_at(struct dra_call *c, struct dra_list *l, size_t i)
+{
+    while (l->ready <= i)
+        list_put(c, l, list_take(l).at);
     return l->at[i];
 }
 
@@ -329,12 +355,12 @@ static size_t feasible(struct dra_call *c, size_t claim, const struct dra_sub *s
              * found. */
             c->late = bh_arena_memdup(c->a, c->err->msg, sizeof(c->err->msg));
         }
-        if (r <= 0 || !dra_capacity_fits(c, s, x) || !dra_tolerated(c->m, s, x->dev, NULL))
+        if (r <= 0 || !dra_has_room(c->m, s, x->dev))
             continue;
         it[n++] = (struct dra_item){.at = (uint32_t)i,
                                     .binding = c->view->pools[x->vpool].binding,
-                                    .size = dev_size(x->dev),
-                                    .used = dev_used(c, x)};
+                                    .size = dra_dev_size(x->dev),
+                                    .used = dra_dev_used(x->dev)};
         if (c->opts->scoring == BH_DRA_SPREAD)
             it[n - 1].used = 0 - it[n - 1].used;
     }
@@ -350,36 +376,84 @@ static void mark_expected(const struct dra_call *c, struct dra_item *it, size_t 
                 it[i].expected = true;
 }
 
+/* Those that earlier requests will take, by the order that they have among themselves. */
+static void list_late(struct dra_call *c, struct dra_list *l, const uint32_t *near, size_t near_n)
+{
+    l->late = bh_new_n(c->a, uint32_t, near_n);
+    for (size_t i = 0; i < near_n; i++) {
+        struct dra_item x;
+        size_t k;
+
+        if (c->cands[near[i]].dev->multi || !dra_fit_has(l->fit, near[i]) || is_late(l, near[i]))
+            continue;
+        x = dra_fit_item(l->fit, near[i]);
+        for (k = l->late_n++; k > 0; k--) {
+            struct dra_item y = dra_fit_item(l->fit, l->late[k - 1]);
+
+            if (!before(&x, &y))
+                break;
+            l->late[k] = l->late[k - 1];
+        }
+        l->late[k] = near[i];
+    }
+}
+
+static void list_begin(struct dra_call *c, size_t claim, const struct dra_sub *s,
+                       struct dra_item *it, const uint32_t *near, size_t near_n)
+{
+    struct dra_list *l = &c->order[s->id];
+
+    if (c->scan) {
+        l->fit = &c->scan->fits[s->id];
+        l->n = l->fit->n;
+        list_late(c, l, near, near_n);
+        return;
+    }
+    l->n = feasible(c, claim, s, it);
+    mark_expected(c, it, l->n, near, near_n);
+    for (size_t i = l->n / 2; i-- > 0;)
+        sift(it, l->n, i);
+    l->heap = it;
+}
+
+static bool located(const struct dra_call *c, const struct dra_item *it, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < DRA_TOPO_N; k++)
+            if (c->cands[it[i].at].dev->topo[k])
+                return true;
+    return false;
+}
+
 /* Orders one request; returns how many devices it will probably take, at the front of the list. */
 static size_t order_sub(struct dra_call *c, size_t claim, const struct dra_sub *s,
                         struct dra_item *it, const uint32_t *near, size_t near_n)
 {
     struct dra_list *l = &c->order[s->id];
     struct dra_item first[SET_CANDS_MAX];
-    size_t n = feasible(c, claim, s, it), tier = 0, k;
+    size_t n = 0, tier = 0, k;
 
-    k = s->count > 0 && (uint64_t)s->count <= n ? (size_t)s->count : 0;
-    mark_expected(c, it, n, near, near_n);
-    for (size_t i = n / 2; i-- > 0;)
-        sift(it, n, i);
-    while (tier < n && tier < SET_CANDS_MAX && (tier == 0 || same_tier(&first[0], &it[0]))) {
-        first[tier] = pop(it, n - tier);
-        tier++;
+    list_begin(c, claim, s, it, near, near_n);
+    k = s->count > 0 && (uint64_t)s->count <= l->n ? (size_t)s->count : 0;
+    /* Where nothing says where it sits, no set is better than another. */
+    if (k && (!c->scan || c->scan->topo)) {
+        while (n < l->n && n < SET_CANDS_MAX && tier == n) {
+            first[n] = list_take(l);
+            tier += same_tier(&first[0], &first[n++]);
+        }
+        if (k < tier && located(c, first, tier))
+            front_set(c, c->d->claims[claim].topo, first, tier, k, near, near_n);
     }
-    if (k && k < tier)
-        front_set(c, c->d->claims[claim].topo, first, tier, k, near, near_n);
-    l->at = bh_new_n(c->a, uint32_t, n);
-    l->n = n;
-    l->heap = n > tier ? bh_arena_memdup(c->a, it, (n - tier) * sizeof(*it)) : NULL;
-    l->ready = tier;
-    for (size_t i = 0; i < tier; i++)
-        l->at[i] = first[i].at;
+    for (size_t i = 0; i < n; i++)
+        list_put(c, l, first[i].at);
+    if (l->heap && l->n > n)
+        l->heap = bh_arena_memdup(c->a, it, (l->n - n) * sizeof(*it));
     return k;
 }
 
 void dra_order(struct dra_call *c)
 {
-    struct dra_item *it = bh_new_n(c->a, struct dra_item, c->cands_n);
+    struct dra_item *it = c->scan ? NULL : bh_new_n(c->a, struct dra_item, c->cands_n);
     size_t near_cap = DRA_CLAIM_DEVICES_MAX * c->d->n, near_n = 0;
     uint32_t *near = bh_new_n(c->a, uint32_t, near_cap);
 
@@ -397,7 +471,7 @@ void dra_order(struct dra_call *c)
                     continue;
                 take = order_sub(c, i, s, it, near, near_n);
                 for (size_t x = 0; !decided && x < take && near_n < near_cap; x++)
-                    near[near_n++] = dra_order_at(&c->order[s->id], x);
+                    near[near_n++] = dra_order_at(c, &c->order[s->id], x);
                 decided |= take != 0;
             }
         }
@@ -422,17 +496,36 @@ static double pair_score(struct dra_call *c, const struct dra_placed *a, const s
            (double)(most - least);
 }
 
+/* Candidates that somebody holds when all is as the call has placed it. */
+static size_t held(const struct dra_call *c)
+{
+    size_t n = 0;
+
+    if (!c->scan) {
+        for (size_t i = 0; i < c->cands_n; i++) {
+            const struct dra_cand *x = &c->cands[i];
+
+            n += x->dev->use->dedicated || x->taken || x->dev->use->shares || x->shares;
+        }
+        return n;
+    }
+    n = c->scan->held_n;
+    for (size_t i = 0; i < c->placed_n; i++) {
+        const struct dra_use *u = c->cands[c->placed[i].cand].dev->use;
+        size_t k = 0;
+
+        while (k < i && c->placed[k].cand != c->placed[i].cand)
+            k++;
+        n += k == i && !u->dedicated && !u->shares;
+    }
+    return n;
+}
+
 int dra_score(struct dra_call *c)
 {
-    size_t total = 0, used = 0, pairs = 0;
+    size_t total = c->cands_n, used = held(c), pairs = 0;
     double filled, near, close = 0;
 
-    for (size_t i = 0; i < c->cands_n; i++) {
-        const struct dra_cand *x = &c->cands[i];
-
-        total++;
-        used += x->dev->use->dedicated || x->taken || x->dev->use->shares || x->shares;
-    }
     for (size_t i = 0; i < c->placed_n; i++)
         for (size_t k = i + 1; k < c->placed_n; k++, pairs++)
             close += pair_score(c, &c->placed[i], &c->placed[k]);

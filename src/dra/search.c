@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "api/engine.h"
-#include "dra/search.h"
+#include "dra/index.h"
 
 enum out { OUT_YES, OUT_NO, OUT_MAX, OUT_FATAL, OUT_SPENT };
 
@@ -92,7 +92,7 @@ static int collect_all(struct dra_call *c, size_t claim, const struct dra_sub *s
     l->at = bh_new_n(c->a, uint32_t, c->cands_n);
     for (size_t i = 0; r >= 0 && i < c->cands_n; i++) {
         r = dra_selectable(c, claim, s, &c->cands[i]);
-        if (r > 0 && dra_capacity_fits(c, s, &c->cands[i]))
+        if (r > 0 && dra_capacity_fits(c->m, s, &c->cands[i]))
             l->at[l->n++] = (uint32_t)i;
     }
     return r < 0 ? r : 0;
@@ -134,16 +134,10 @@ static int prepare(struct dra_call *c)
     return 0;
 }
 
-static void cands_fill(struct dra_call *c)
+size_t dra_cands_fill(const struct dra_view *v, struct dra_cand *ret)
 {
-    struct bh_dra_model *m = c->m;
-    const struct dra_view *v = c->view;
     size_t n = 0;
 
-    if (m->cands_cap < v->n_devices) {
-        m->cands_cap = v->n_devices * 2;
-        m->cands = bh_realloc(m->cands, m->cands_cap * sizeof(*m->cands));
-    }
     for (size_t i = 0; i < v->n; i++) {
         if (v->pools[i].incomplete || v->pools[i].invalid)
             continue;
@@ -151,12 +145,40 @@ static void cands_fill(struct dra_call *c)
             struct dra_slice *s = v->pools[i].slices[k];
 
             for (size_t j = 0; j < s->n; j++)
-                m->cands[n++] = (struct dra_cand){
+                ret[n++] = (struct dra_cand){
                     .dev = &s->devs[j], .vpool = (uint32_t)i, .targets = s->per_device ? 0 : 2};
         }
     }
+    return n;
+}
+
+static void cands_get(struct dra_call *c)
+{
+    struct bh_dra_model *m = c->m;
+    const struct dra_view *v = c->view;
+
+    c->scan = dra_scan_get(m, c->d, v, c->opts->scoring);
+    if (c->scan) {
+        c->cands = c->scan->cands;
+        c->cands_n = c->scan->cands_n;
+        return;
+    }
+    if (m->cands_cap < v->n_devices) {
+        m->cands_cap = v->n_devices * 2;
+        m->cands = bh_realloc(m->cands, m->cands_cap * sizeof(*m->cands));
+    }
     c->cands = m->cands;
-    c->cands_n = n;
+    c->cands_n = dra_cands_fill(v, c->cands);
+}
+
+/* The candidates of a scan are as they were before the call. */
+static void cands_reset(struct dra_call *c)
+{
+    for (size_t i = 0; i < c->touched_n; i++) {
+        struct dra_cand *x = &c->cands[c->touched[i]];
+
+        *x = (struct dra_cand){.dev = x->dev, .vpool = x->vpool, .targets = x->targets};
+    }
 }
 
 /* Tables of the call, and the stack: its depth is bounded by what claims can hold. */
@@ -222,15 +244,26 @@ static int must_place(struct dra_call *c, const struct frame *f, const struct dr
     }
 }
 
+/* The candidate to be tried at place f->at, or at the next one that has any; DRA_NONE: all were. */
+static uint32_t exact_cand(struct dra_call *c, struct frame *f, const struct dra_sub *sub)
+{
+    if (c->order) {
+        struct dra_list *l = &c->order[sub->id];
+
+        return f->at < l->n ? dra_order_at(c, l, f->at) : DRA_NONE;
+    }
+    if (c->scan)
+        f->at = dra_fit_next(&c->scan->fits[sub->id], f->at);
+    return f->at < c->cands_n ? (uint32_t)f->at : DRA_NONE;
+}
+
 /* Places the next device from f->at on. */
 static enum out exact_next(struct search *s, struct frame *f, const struct dra_sub *sub)
 {
     struct dra_call *c = s->c;
-    struct dra_list *l = c->order ? &c->order[sub->id] : NULL;
-    size_t n = l ? l->n : c->cands_n;
+    uint32_t at;
 
-    for (; f->at < n; f->at++) {
-        uint32_t at = l ? dra_order_at(l, f->at) : (uint32_t)f->at;
+    for (; (at = exact_cand(c, f, sub)) != DRA_NONE; f->at++) {
         struct dra_cand *x = &c->cands[at];
         int r;
 
@@ -239,12 +272,12 @@ static enum out exact_next(struct search *s, struct frame *f, const struct dra_s
         r = dra_selectable(c, f->c, sub, x);
         if (r < 0)
             return OUT_FATAL;
-        if (r == 0 || !dra_capacity_fits(c, sub, x))
+        if (r == 0 || !dra_capacity_fits(c->m, sub, x))
             continue;
         if (f->failed) {
             uint32_t cls = dra_cand_class(c, x);
 
-            if (cls <= 64 && (f->failed >> (cls - 1)) & 1)
+            if (cls <= DRA_CLASSES_MAX && (f->failed >> (cls - 1)) & 1)
                 continue; /* no different from one that led nowhere */
         }
         if (dra_place(c, f->c, f->r, sub, at) == DRA_FITS)
@@ -256,14 +289,13 @@ static enum out exact_next(struct search *s, struct frame *f, const struct dra_s
 static void exact_failed(struct search *s, struct frame *f, const struct dra_sub *sub)
 {
     struct dra_call *c = s->c;
-    uint32_t at = c->order ? dra_order_at(&c->order[sub->id], f->at) : (uint32_t)f->at;
-    uint32_t cls;
+    uint32_t at = exact_cand(c, f, sub), cls;
 
     f->at++;
     if (!s->prune)
         return;
     cls = dra_cand_class(c, &c->cands[at]);
-    if (cls <= 64)
+    if (cls <= DRA_CLASSES_MAX)
         f->failed |= UINT64_C(1) << (cls - 1);
 }
 
@@ -439,7 +471,7 @@ static enum bh_dra_outcome call_run(struct dra_call *c, struct bh_dra_result *re
         (void)bh_err_set(c->err, BH_E_INVALID, "%s", c->view->fatal);
         return BH_DRA_FATAL;
     }
-    cands_fill(c);
+    cands_get(c);
     call_init(c, &s);
     if (c->d->has_all && prepare(c) < 0)
         return BH_DRA_FATAL;
@@ -485,6 +517,7 @@ enum bh_dra_outcome bh_dra_allocate(struct bh_dra_ask *q, struct bh_str node,
     if (c.opts->held_n)
         held = dra_ledger_hold(c.m, c.opts->held, c.opts->held_n, a);
     out = call_run(&c, ret);
+    cands_reset(&c);
     if (c.opts->held_n)
         dra_ledger_unhold(c.m, held, c.opts->held_n);
     if (c.opts->released_n)

@@ -4,6 +4,9 @@
 #define BH_DRA_SEARCH_H
 
 #include "dra/dra_int.h"
+#include "dra/rank.h"
+
+#define DRA_CLASSES_MAX 64u
 
 /* A device that the node sees in a usable pool. */
 struct dra_cand {
@@ -13,6 +16,7 @@ struct dra_cand {
     uint32_t shares; /* shares of it placed in this call */
     uint32_t cls;    /* 0: unknown; devices of one class are interchangeable */
     uint8_t targets; /* 0: unknown, 1: no, 2: yes */
+    bool touched;    /* in the call's list of those that have to be reset */
     struct dra_amount
         *amounts; /* capacity consumed in this call; as many as the device has capacities */
 };
@@ -39,13 +43,25 @@ struct dra_incall {
     struct bh_quantity *q; /* NULL: nothing yet */
 };
 
+struct dra_fit;
+
+struct dra_item {
+    uint32_t at;            /* candidate */
+    bool binding, expected; /* expected: an earlier request will take it */
+    double size, used;
+};
+
 struct dra_list {
     uint32_t *at; /* indexes of candidates in the order to be tried */
-    size_t n;
+    size_t n, cap;
     /* An order is brought about as far as it is read: at is filled in to ready, the best of the
-     * others is on top of the heap. */
+     * others is on top of the heap, or next in the index; and those that are late stand last. */
+    size_t ready, taken;
     struct dra_item *heap;
-    size_t ready;
+    const struct dra_fit *fit;
+    struct dra_rank_it it;
+    uint32_t *late;
+    size_t late_n;
 };
 
 struct dra_call {
@@ -59,6 +75,9 @@ struct dra_call {
     struct bh_err *err;
     struct dra_cand *cands;
     size_t cands_n;
+    struct dra_scan *scan; /* what is known of them; NULL: nothing */
+    uint32_t *touched;     /* candidates of the scan that the call has written to */
+    size_t touched_n, touched_cap;
     struct dra_incall *incall;   /* by vpool */
     struct dra_list *all;        /* by sub id: what mode All collected */
     struct dra_list *order;      /* by sub id; NULL: first fit */
@@ -66,8 +85,8 @@ struct dra_call {
     uint32_t **chosen;           /* by claim, request: the alternative */
     struct dra_placed *placed;
     size_t placed_n;
-    uint32_t *per_claim; /* devices placed */
-    uint32_t *classes;   /* candidates, one of each class */
+    uint32_t *per_claim;               /* devices placed */
+    uint32_t classes[DRA_CLASSES_MAX]; /* candidates, one of each class */
     size_t classes_n;
     uint64_t steps, steps_max;
     bool own_node; /* the result names the node */
@@ -82,7 +101,10 @@ bool dra_in_use(const struct dra_call *c, size_t claim, const struct dra_sub *s,
 /* Section 4.5: 1, 0, or -BH_E_INVALID. */
 int dra_selectable(struct dra_call *c, size_t claim, const struct dra_sub *s, struct dra_cand *x);
 /* Section 4.9: the device has every capacity that is asked for, and room for it. */
-bool dra_capacity_fits(struct dra_call *c, const struct dra_sub *s, struct dra_cand *x);
+bool dra_capacity_fits(const struct bh_dra_model *m, const struct dra_sub *s, struct dra_cand *x);
+/* Whether taints, capacity and counters of the device let it serve s, apart from what the call does
+ * to it: false only if nothing that the call does may change that. */
+bool dra_has_room(const struct bh_dra_model *m, const struct dra_sub *s, struct dra_dev *d);
 bool dra_tolerated(const struct bh_dra_model *m, const struct dra_sub *s, const struct dra_dev *d,
                    const struct bh_resource_v1_device_taint **ret_taint);
 const struct bh_resource_v1_device_attribute *dra_attr(const struct dra_dev *d,
@@ -91,7 +113,7 @@ const struct bh_resource_v1_device_attribute *dra_attr(const struct dra_dev *d,
 uint64_t dra_attr_common(const struct bh_resource_v1_device_attribute *a,
                          const struct bh_resource_v1_device_attribute *b, bool lists);
 bool dra_con_applies(const struct dra_con *con, struct bh_str req, const struct dra_sub *s);
-enum dra_fit {
+enum dra_placing {
     DRA_FITS,
     DRA_UNFIT_COUNTERS,
     DRA_UNFIT_TAINT,
@@ -100,17 +122,22 @@ enum dra_fit {
     DRA_UNFIT_OFF
 };
 /* Section 4.7 from step 2 on: places the device, or says why not. */
-enum dra_fit dra_place(struct dra_call *c, uint32_t claim, uint32_t req, const struct dra_sub *s,
-                       uint32_t cand);
+enum dra_placing dra_place(struct dra_call *c, uint32_t claim, uint32_t req,
+                           const struct dra_sub *s, uint32_t cand);
 void dra_unplace(struct dra_call *c); /* the last one */
-/* The class of a candidate: devices of one class may be exchanged for each other. */
+/* The class of a candidate, from 1 on: devices of one class may be exchanged for each other.
+ * DRA_NONE: the device is like no other, or there are too many classes. */
 uint32_t dra_cand_class(struct dra_call *c, struct dra_cand *x);
+
+/* search.c */
+/* The candidates of a view, in order; returns their number, v->n_devices at most. */
+size_t dra_cands_fill(const struct dra_view *v, struct dra_cand *ret);
 
 /* score.c */
 /* Orders the candidates of every request. */
 void dra_order(struct dra_call *c);
 /* The i-th candidate of an order, i < l->n. */
-uint32_t dra_order_at(struct dra_list *l, size_t i);
+uint32_t dra_order_at(struct dra_call *c, struct dra_list *l, size_t i);
 int dra_score(struct dra_call *c);
 
 /* explain_detail.c: more than the reason. Texts in the call's arena. */

@@ -276,7 +276,7 @@ static void sig_add(uint64_t *h, uint64_t v)
     *h ^= *h >> 32;
 }
 
-/* By address: slices and pools live as long as the views that name them. */
+/* Slices by address: while the pool's id is the same, they are. */
 static uint64_t view_sig(const struct dra_view *w)
 {
     uint64_t h = 1;
@@ -284,7 +284,7 @@ static uint64_t view_sig(const struct dra_view *w)
     for (size_t i = 0; i < w->n; i++) {
         const struct dra_vpool *p = &w->pools[i];
 
-        sig_add(&h, (uintptr_t)p->pool);
+        sig_add(&h, p->pool->id);
         sig_add(&h, (uint64_t)p->gen);
         sig_add(&h, p->n << 3 | (uint64_t)p->incomplete << 2 | (uint64_t)p->invalid << 1 |
                         (uint64_t)p->binding);
