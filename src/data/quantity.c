@@ -349,6 +349,23 @@ bool bh_quantity_mul(struct bh_quantity q, int64_t by, struct bh_quantity *ret)
 }
 
 /* The value in units of 10^scale, rounded away from zero; saturates. */
+struct bh_quantity bh_quantity_product(struct bh_quantity a, struct bh_quantity b)
+{
+    struct bh_quantity x = trimmed(a), y = trimmed(b);
+    i128 max = coef_max();
+    int32_t exp = x.exp10 + y.exp10;
+    i128 v;
+
+    if (__builtin_mul_overflow(x.coef, y.coef, &v) || v > max || v < -max)
+        v = (x.coef < 0) != (y.coef < 0) ? -max : max;
+    for (; exp < -9 && v; exp++) {
+        i128 rest = v % 10;
+
+        v = v / 10 + (rest > 0) - (rest < 0);
+    }
+    return (struct bh_quantity){.coef = v, .exp10 = v ? exp : 0, .format = a.format};
+}
+
 static int64_t scaled_value(struct bh_quantity q, int scale)
 {
     int64_t shift = (int64_t)q.exp10 - scale;

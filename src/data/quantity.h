@@ -49,6 +49,9 @@ struct bh_quantity bh_quantity_sub(struct bh_quantity a, struct bh_quantity b);
 struct bh_quantity bh_quantity_neg(struct bh_quantity q);
 /* false on overflow; *ret is then the saturated product. */
 bool bh_quantity_mul(struct bh_quantity q, int64_t by, struct bh_quantity *ret);
+/* The format of a is kept. What is below a nano is rounded up (away from zero), as when such a
+ * number is read; saturates at 38 digits. */
+struct bh_quantity bh_quantity_product(struct bh_quantity a, struct bh_quantity b);
 /* Rounded up (away from zero), saturating at the ends of int64: upstream's Value() and
  * MilliValue(). */
 int64_t bh_quantity_value(struct bh_quantity q);

@@ -50,6 +50,27 @@ static void sel_put(struct bh_dra_model *m, struct dra_sel *s)
     sel_free(s);
 }
 
+void dra_class_compile(struct bh_dra_model *m, struct dra_class *c)
+{
+    const struct bh_resource_v1_device_selector_vec *v = &c->c->spec.selectors;
+
+    if (c->sels)
+        return;
+    c->sels = bh_calloc(v->n + 1, sizeof(struct dra_sel *));
+    for (size_t i = 0; i < v->n; i++)
+        if (v->p[i].cel)
+            c->sels[c->sels_n++] = sel_get(m, v->p[i].cel->expression);
+}
+
+void dra_class_forget(struct bh_dra_model *m, struct dra_class *c)
+{
+    for (size_t i = 0; i < c->sels_n; i++)
+        sel_put(m, c->sels[i]);
+    bh_free(c->sels);
+    c->sels = NULL;
+    c->sels_n = 0;
+}
+
 void dra_sels_done(struct bh_dra_model *m)
 {
     size_t it = 0;

@@ -26,6 +26,7 @@
 struct bh_arena;
 struct bh_obj;
 struct bh_buf;
+struct bh_str_map;
 struct bh_resource_v1_allocation_result;
 struct bh_resource_v1_resource_claim;
 struct bh_resource_v1_device_class;
@@ -128,6 +129,20 @@ size_t bh_dra_node_holders(struct bh_dra_model *m, struct bh_str node, struct bh
  * have room). */
 void bh_dra_node_count(struct bh_dra_model *m, struct bh_str node, size_t *ret_total,
                        size_t *ret_free);
+
+/* Whether any published device stands for something of its node's own resources. */
+bool bh_dra_any_native(const struct bh_dra_model *m);
+/* What the devices of an allocation take of the node's own resources (section 6.11): name to
+ * quantity, by name, in the arena; none when no device stands for any. -BH_E_INVALID, with
+ * upstream's text, when that cannot be computed. ns and name are the claim's, for the text. */
+BH_MUST int bh_dra_native(struct bh_dra_model *m, struct bh_str ns, struct bh_str name,
+                          const struct bh_resource_v1_allocation_result *alloc, struct bh_arena *a,
+                          struct bh_str_map *ret, struct bh_err *err);
+
+/* How many devices of the class the node sees, and how many of them are in use. False: the class is
+ * not there, or a selector of it failed; none counts then. */
+bool bh_dra_class_count(struct bh_dra_model *m, struct bh_str class, struct bh_str node,
+                        int64_t *ret_all, int64_t *ret_used);
 
 /* A device as it is published, taint rules merged. */
 struct bh_dra_device {

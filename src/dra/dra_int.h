@@ -166,6 +166,8 @@ struct dra_node {
 struct dra_class {
     struct bh_obj *obj;
     const struct bh_resource_v1_device_class *c;
+    struct dra_sel **sels; /* for counting its devices; NULL until that is asked for */
+    size_t sels_n;
 };
 
 struct dra_rule {
@@ -373,6 +375,7 @@ struct bh_dra_model {
     uint64_t taken;       /* counts devices of open pools that were taken */
     uint64_t shared;      /* counts what was taken of pools that several nodes may see */
     uint64_t res_ids;     /* reservations made */
+    size_t natives;       /* devices that stand for resources of their node */
     bool quiet;           /* changes are not to be counted: they will be undone */
     struct bh_buf keybuf; /* for composite keys */
     uint32_t log[DRA_LOG_LEN];
@@ -481,6 +484,8 @@ bool dra_ask_repeat(struct bh_dra_ask *q, struct dra_node *n, const struct bh_dr
                     const struct bh_arena *a, struct bh_dra_result *ret);
 int dra_sel_judge(struct bh_dra_model *m, struct dra_sel *s, struct dra_dev *d, struct bh_err *err);
 void dra_sels_done(struct bh_dra_model *m);
+void dra_class_compile(struct bh_dra_model *m, struct dra_class *c);
+void dra_class_forget(struct bh_dra_model *m, struct dra_class *c);
 void dra_sels_forget(struct bh_dra_model *m, uint32_t content_id);
 /* The device against all selectors of the request: 1, 0 (*ret_at: which one), or -BH_E_INVALID with
  * upstream's text. */

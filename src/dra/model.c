@@ -518,6 +518,15 @@ static bool slice_is_open(const struct dra_slice *s)
     return !s->node && !s->counters;
 }
 
+static size_t natives_in(const struct dra_slice *s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n; i++)
+        n += s->devs[i].d->node_allocatable_resource_mappings.n != 0;
+    return n;
+}
+
 static void slice_link(struct bh_dra_model *m, struct dra_slice *s)
 {
     struct dra_pool *p = pool_make(m, s->spec->driver, s->spec->pool.name);
@@ -538,6 +547,7 @@ static void slice_link(struct bh_dra_model *m, struct dra_slice *s)
     }
     m->st.slices++;
     m->st.devices += s->n;
+    m->natives += natives_in(s);
     pool_dirty(m, p);
 }
 
@@ -557,6 +567,7 @@ static void slice_unlink(struct bh_dra_model *m, struct dra_slice *s)
     pool_set_open(m, p, p->n_open != 0);
     m->st.slices--;
     m->st.devices -= s->n;
+    m->natives -= natives_in(s);
     if (!n)
         return;
     /* The pool no longer leads there. */
@@ -649,10 +660,11 @@ static void ext_update(struct bh_dra_model *m, struct bh_str resource)
         (void)bh_map_del(&m->ext, resource);
 }
 
-static void class_free(struct dra_class *c)
+static void class_free(struct bh_dra_model *m, struct dra_class *c)
 {
     if (!c)
         return;
+    dra_class_forget(m, c);
     (void)bh_obj_unref(c->obj);
     bh_free(c);
 }
@@ -669,7 +681,7 @@ void bh_dra_class_put(struct bh_dra_model *m, const struct bh_obj *o)
     ext_update(m, class_resource(c->c));
     if (old)
         ext_update(m, class_resource(old->c));
-    class_free(old);
+    class_free(m, old);
 }
 
 void bh_dra_class_del(struct bh_dra_model *m, struct bh_str name)
@@ -680,7 +692,7 @@ void bh_dra_class_del(struct bh_dra_model *m, struct bh_str name)
         return;
     dra_demands_drop(m);
     ext_update(m, class_resource(c->c));
-    class_free(c);
+    class_free(m, c);
 }
 
 const struct bh_resource_v1_device_class *bh_dra_class(const struct bh_dra_model *m,
@@ -721,7 +733,7 @@ struct bh_dra_model *bh_dra_model_free(struct bh_dra_model *m)
     dra_flush(m); /* empty pools go */
     dra_ledger_done(m);
     for (it = 0; bh_map_next(&m->classes, &it, &key, &v);)
-        class_free(v);
+        class_free(m, v);
     for (size_t i = 0; i < m->rules_n; i++) {
         (void)bh_obj_unref(m->rules[i]->obj);
         bh_free(m->rules[i]);

@@ -34,7 +34,7 @@ enum bind_step {
     STEP_FINALIZER,
     STEP_STATUS,
     STEP_GET,
-    STEP_POD_STATUS, /* which claim serves the extended resources */
+    STEP_POD_STATUS, /* which claim serves the extended resources, what devices take of the node */
     STEP_SHARED,     /* for a sibling that stores an allocation of both */
     STEP_WAIT,       /* for the devices' binding conditions */
     STEP_GROUP,      /* for the rest of the group */
@@ -66,8 +66,10 @@ struct sbind {
     struct bind_claim *claims;
     size_t n, i;
     const struct bind_claim *ext; /* one of them, or NULL */
-    bool ext_told;                /* the pod's status names it */
-    struct bh_str *watched;       /* uids of all claims of the pod */
+    /* What devices take of the node's own resources, or NULL. */
+    const struct bh_core_v1_pod_status *native;
+    bool pod_told;          /* the pod's status says these two */
+    struct bh_str *watched; /* uids of all claims of the pod */
     struct bh_str *watched_names;
     size_t watched_n;
     struct sched_vbind *volumes; /* of claims that waited for the pod; NULL: none, or bound */
@@ -207,6 +209,7 @@ static void bind_free(struct sbind *b)
 }
 
 /* The attempt ends without a bound pod. why empty: the pod is gone, nobody is to be told. */
+static void untell_pod(const struct sbind *b);
 static void bind_failed(struct sbind *b, struct bh_str why)
 {
     struct bh_scheduler *s = b->s;
@@ -230,6 +233,8 @@ static void bind_failed(struct sbind *b, struct bh_str why)
     if (pod && pod->assumed) {
         struct snode *n = pod->node->obj ? pod->node : NULL; /* one without object may go now */
 
+        if (b->native && b->pod_told)
+            untell_pod(b);
         pod->assumed = false;
         sched_node_del_pod(s, pod);
         sched_happened(s, &(struct happening){.ev = EV_POD_GONE, .pod = pod, .node = n});
@@ -372,25 +377,59 @@ static void create_claim(struct sbind *b, const struct bind_claim *k)
                                bind_answer, b);
 }
 
-static void tell_ext(struct sbind *b)
+static void add_ext_status(const struct sbind *b, struct bh_buf *out)
 {
-    BH_AUTO_BUF out = {.max = 256u << 10};
     const struct bh_core_v1_container_extended_resource_request_vec *m = &b->ext->create->mappings;
 
-    bh_buf_addf(&out,
-                "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"extendedResourceClaimStatus\":{"
-                "\"requestMappings\":[",
-                BH_SF(b->pod_obj->uid));
+    bh_buf_addf(out, "\"extendedResourceClaimStatus\":{\"requestMappings\":[");
     for (size_t i = 0; i < m->n; i++)
-        bh_buf_addf(&out,
+        bh_buf_addf(out,
                     "%s{\"containerName\":\"%.*s\",\"resourceName\":\"%.*s\",\"requestName\":"
                     "\"%.*s\"}",
                     i ? "," : "", BH_SF(m->p[i].container_name), BH_SF(m->p[i].resource_name),
                     BH_SF(m->p[i].request_name));
-    bh_buf_addf(&out, "],\"resourceClaimName\":\"%.*s\"}}}", BH_SF(b->ext->name));
+    bh_buf_addf(out, "],\"resourceClaimName\":\"%.*s\"}", BH_SF(b->ext->name));
+}
+
+static void add_native_status(const struct bh_core_v1_pod_status *st, struct bh_buf *out)
+{
+    bh_buf_addf(out, "\"nodeAllocatableResourceClaimStatuses\":[");
+    for (size_t i = 0; i < st->node_allocatable_resource_claim_statuses.n; i++) {
+        if (i)
+            bh_buf_addc(out, ',');
+        bh_msg_encode_json(&bh_core_v1_node_allocatable_resource_claim_status_type,
+                           &st->node_allocatable_resource_claim_statuses.p[i], out);
+    }
+    bh_buf_addc(out, ']');
+}
+
+static void tell_pod(struct sbind *b)
+{
+    BH_AUTO_BUF out = {.max = 256u << 10};
+
+    bh_buf_addf(&out, "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{", BH_SF(b->pod_obj->uid));
+    if (b->ext)
+        add_ext_status(b, &out);
+    if (b->ext && b->native)
+        bh_buf_addc(&out, ',');
+    if (b->native)
+        add_native_status(b->native, &out);
+    bh_buf_addf(&out, "}}");
     b->step = STEP_POD_STATUS;
     b->call = bh_client_patch(b->s->client, &bh_core_v1_pod_kind, b->pod_obj->ns, b->pod_obj->name,
                               "status", BH_PATCH_MERGE, bh_buf_str(&out), bind_answer, b);
+}
+
+/* What was told of the node's resources is not so. */
+static void untell_pod(const struct sbind *b)
+{
+    (void)bh_client_patch(b->s->client, &bh_core_v1_pod_kind, b->pod_obj->ns, b->pod_obj->name,
+                          "status", BH_PATCH_MERGE,
+                          bh_str_fmt(b->arena,
+                                     "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{"
+                                     "\"nodeAllocatableResourceClaimStatuses\":null}}",
+                                     BH_SF(b->pod_obj->uid)),
+                          NULL, NULL);
 }
 
 enum devices { DEVICES_READY, DEVICES_PENDING, DEVICES_FAILED };
@@ -664,8 +703,8 @@ static void bind_go(struct sbind *b)
         b->tries = 0;
         b->wait_ms = 0;
     }
-    if (b->ext && !b->ext_told)
-        tell_ext(b);
+    if ((b->ext || b->native) && !b->pod_told)
+        tell_pod(b);
     else
         (void)go_wait(b);
 }
@@ -853,7 +892,7 @@ static void pod_status_answer(struct sbind *b, const struct bh_client_res *res)
         fail_f(b, "running PreBind plugin \"DynamicResources\": update pod status: %s",
                res->err.msg);
     } else {
-        b->ext_told = true;
+        b->pod_told = true;
         if (ends(b))
             bind_failed(b, end_text(b));
         else
@@ -980,6 +1019,15 @@ static void add_ext(struct sbind *b, const struct ask_set *set,
     b->ext = bc;
 }
 
+static const struct bh_core_v1_pod_status *
+native_status(const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v,
+              struct bh_arena *a)
+{
+    struct bh_core_v1_pod_status st = {.node_allocatable_resource_claim_statuses = *v};
+
+    return bh_msg_dup(&bh_core_v1_pod_status_type, &st, a);
+}
+
 static void begin(struct sbind *b)
 {
     b->begun = true;
@@ -1031,6 +1079,8 @@ void sched_bind(struct cycle *c, const struct candidate *k, struct bind_group *b
         add_claim(b, &c->claims[i], k);
     if (k->set && k->set->ext)
         add_ext(b, k->set, &k->dra.allocations[k->set->n - 1]);
+    if (k->native)
+        b->native = native_status(k->native, a);
     b->volumes = sched_vbind_new(c, k->node, a);
     bh_timer_init(&b->retry, c->s->loop, on_retry, b);
     bh_list_add_tail(&c->s->binds, &b->link);

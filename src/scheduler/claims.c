@@ -356,7 +356,9 @@ static struct bh_dra_opts options(struct cycle *c, const struct snode *n)
                                 .held_n = c->held_n};
 }
 
-enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret)
+/* The devices of the unallocated claims on this node, or that they are there. */
+static enum verdict filter_devices(struct cycle *c, struct snode *n, bool native,
+                                   struct candidate *ret)
 {
     struct bh_dra_opts o = options(c, n);
     bool supposed = o.released_n || o.held_n;
@@ -369,7 +371,8 @@ enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candid
                                BH_S("cannot schedule extended resource claim"));
     ret->set = set;
     /* Which devices an equal ask would get is asked again if this becomes the node. */
-    if (set->ask && (supposed || !bh_dra_ask_recall(set->ask, n->name, o.scoring, &ret->dra))) {
+    if (set->ask &&
+        (supposed || native || !bh_dra_ask_recall(set->ask, n->name, o.scoring, &ret->dra))) {
         if (!o.released_n && !bh_dra_ask_may_fit(set->ask, n->name))
             return sched_fail(c, PL_DYNAMIC_RESOURCES, no_devices, R_CLAIMS);
         switch (bh_dra_allocate(set->ask, n->name, &o, c->a, &ret->dra, &err)) {
@@ -385,7 +388,19 @@ enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candid
             return V_ERROR;
         }
     }
-    return c->claims_n ? filter_allocated(c, n) : V_OK;
+    return V_OK;
+}
+
+enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret)
+{
+    bool native = bh_dra_any_native(c->s->model);
+    enum verdict v = n->native_n ? sched_native_shared(c, n) : V_OK;
+
+    if (v == V_OK)
+        v = filter_devices(c, n, native, ret);
+    if (v == V_OK && native)
+        v = sched_native_filter(c, n, ret);
+    return v == V_OK && c->claims_n ? filter_allocated(c, n) : v;
 }
 
 bool sched_claims_settle(struct cycle *c, struct candidate *k)

@@ -338,6 +338,8 @@ const struct candidate *sched_decide(struct cycle *c)
     struct bh_scheduler *s = c->s;
     struct candidate *k, *one;
 
+    if (c->pod->charge) /* of an attempt that came to nothing */
+        sched_pod_charge(s, c->pod, NULL);
     c->counts = bh_new_n(c->a, uint32_t, R_TEXT);
     c->verdicts = bh_arena_alloc(c->a, s->nodes.n + 1);
     if (!s->nodes.n || !sched_prefilter(c))
@@ -351,7 +353,11 @@ const struct candidate *sched_decide(struct cycle *c)
     if (c->feasible_n > 1)
         sched_score(c);
     k = best(c);
-    return sched_claims_reserve(c, k) ? k : NULL;
+    if (!sched_claims_reserve(c, k))
+        return NULL;
+    if (k->native)
+        sched_pod_charge(s, c->pod, k->native);
+    return k;
 }
 
 void sched_commit(struct cycle *c, const struct candidate *k, struct bind_group *bg)

@@ -191,12 +191,17 @@ static void pods_changed(struct bh_scheduler *s, const struct snode *n, const st
 
 void sched_node_add_pod(struct bh_scheduler *s, struct snode *n, struct spod *pod)
 {
+    const struct bh_core_v1_node_allocatable_resource_claim_status_vec *native;
+
     bh_assert(!pod->node);
     pod->node = n;
     pod->node_at = n->pods.n;
     list_add(&n->pods, pod);
     use(n, pod, 1);
     n->ports_n += pod->ports_n > 0;
+    native = sched_pod_native(pod);
+    pod->shares_native = native && native->n;
+    n->native_n += pod->shares_native;
     pods_changed(s, n, pod);
     sched_volumes_count(s, pod, 1);
     if (pod->terms) {
@@ -218,6 +223,7 @@ void sched_node_del_pod(struct bh_scheduler *s, struct spod *pod)
     n->pods.n--;
     use(n, pod, -1);
     n->ports_n -= pod->ports_n > 0;
+    n->native_n -= pod->shares_native;
     pods_changed(s, n, pod);
     sched_volumes_count(s, pod, -1);
     if (pod->terms)

@@ -2,6 +2,7 @@
  * pod's object changes. */
 #include <string.h>
 
+#include "api/engine.h"
 #include "data/quantity.h"
 #include "scheduler/sched_int.h"
 
@@ -204,10 +205,16 @@ static void pod_requests(struct bh_scheduler *s, const struct bh_core_v1_pod *p,
     }
 }
 
+/* What devices take of the node's own resources, which counts beside the containers. */
+struct native {
+    const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v; /* may be NULL */
+    bool containers_only; /* without what the pod asks as a whole */
+};
+
 /* Upstream's rule: app containers and sidecars add up; an init container needs what it asks beside
  * the sidecars that were started before it; the larger of both counts, plus overhead. */
 static void requests(struct bh_scheduler *s, const struct bh_core_v1_pod *p, struct bh_arena *a,
-                     struct missing nz, struct sums *ret)
+                     struct missing nz, struct native n, struct sums *ret)
 {
     const struct bh_core_v1_pod_spec *spec = &p->spec;
     struct sums sidecars = {.a = a}, init = {.a = a};
@@ -235,7 +242,10 @@ static void requests(struct bh_scheduler *s, const struct bh_core_v1_pod *p, str
         }
     }
     sums_max(ret, &init);
-    pod_requests(s, p, ret);
+    for (size_t i = 0; n.v && i < n.v->n; i++)
+        sums_add(s, ret, &n.v->p[i].resources);
+    if (!n.containers_only)
+        pod_requests(s, p, ret);
     sums_add(s, ret, &spec->overhead);
 }
 
@@ -259,17 +269,18 @@ static void read_requests(struct bh_scheduler *s, struct spod *pod, struct bh_ar
 {
     struct missing nz_all = {NZ_CPU_MILLI, NZ_MEMORY}, nz_some = nz_all;
     struct sums t = {0}, nz = {0}, running = {0};
+    struct native native = {.v = sched_pod_native(pod)};
     uint32_t k = 0;
 
-    requests(s, pod->p, a, (struct missing){0}, &t);
-    requests(s, pod->p, a, nz_all, &nz);
+    requests(s, pod->p, a, (struct missing){0}, native, &t);
+    requests(s, pod->p, a, nz_all, native, &nz);
     pod->nz_cpu_asked = pod->nz_cpu = sums_at(&nz, RES_CPU)->v;
     pod->nz_memory_asked = pod->nz_memory = sums_at(&nz, RES_MEMORY)->v;
     if (asks_as_pod(pod->p)) {
         /* On its node such a pod counts with defaults only for what nobody in it asks. */
         nz_some.cpu = sums_has(&t, RES_CPU) ? 0 : nz_some.cpu;
         nz_some.memory = sums_has(&t, RES_MEMORY) ? 0 : nz_some.memory;
-        requests(s, pod->p, a, nz_some, &running);
+        requests(s, pod->p, a, nz_some, native, &running);
         pod->nz_cpu = sums_at(&running, RES_CPU)->v;
         pod->nz_memory = sums_at(&running, RES_MEMORY)->v;
     }
@@ -285,6 +296,55 @@ static void read_requests(struct bh_scheduler *s, struct spod *pod, struct bh_ar
             pod->req[j] = pod->req[j - 1];
             pod->req[j - 1] = x;
         }
+}
+
+static void charge_drop(struct spod *pod)
+{
+    if (pod->charge)
+        (void)bh_arena_free(pod->charge->a); /* it lies in there itself */
+    pod->charge = NULL;
+}
+
+void sched_pod_charge(struct bh_scheduler *s, struct spod *pod,
+                      const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v)
+{
+    bh_assert(!pod->node);
+    charge_drop(pod);
+    if (v) {
+        struct bh_arena *a = bh_arena_new(0);
+        struct pod_charge *k = bh_new(a, struct pod_charge);
+
+        k->a = a;
+        k->claims.n = v->n;
+        k->claims.p = bh_new_n(a, struct bh_core_v1_node_allocatable_resource_claim_status, v->n);
+        for (size_t i = 0; i < v->n; i++)
+            bh_msg_copy(&bh_core_v1_node_allocatable_resource_claim_status_type, &k->claims.p[i],
+                        &v->p[i], a);
+        pod->charge = k;
+    }
+    read_requests(s, pod, s->scratch);
+    bh_arena_reset(s->scratch);
+}
+
+/* Of a pod that looks for a node the status tells of an attempt that came to nothing. */
+const struct bh_core_v1_node_allocatable_resource_claim_status_vec *
+sched_pod_native(const struct spod *pod)
+{
+    if (pod->charge)
+        return &pod->charge->claims;
+    return pod->p->spec.node_name.n ? &pod->p->status.node_allocatable_resource_claim_statuses
+                                    : NULL;
+}
+
+uint32_t sched_pod_sums(struct bh_scheduler *s, const struct spod *pod,
+                        const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v,
+                        bool by_pod, struct bh_arena *a, struct res_amount **ret)
+{
+    struct sums t = {0};
+
+    requests(s, pod->p, a, (struct missing){0}, (struct native){v, !by_pod}, &t);
+    *ret = t.p;
+    return t.n;
 }
 
 static uint32_t ports_of(const struct bh_core_v1_container *c, bool host_network,
@@ -329,6 +389,8 @@ void sched_pod_set(struct bh_scheduler *s, struct spod *pod, struct bh_obj *obj)
 
     pod->obj = bh_obj_ref(obj);
     pod->p = bh_obj_struct(obj);
+    if (pod->p->spec.node_name.n) /* bound: its status tells */
+        charge_drop(pod);
     pod->prof = sched_profile_of(s, pod->p);
     pod->priority = pod->p->spec.has_priority ? pod->p->spec.priority : 0;
     read_requests(s, pod, s->scratch);
@@ -377,6 +439,7 @@ struct spod *sched_pod_free(struct bh_scheduler *s, struct spod *pod)
     (void)bh_obj_unref(pod->obj);
     bh_free(pod->req);
     bh_free(pod->ports);
+    charge_drop(pod);
     (void)sched_terms_free(pod->terms);
     bh_free(pod);
     return NULL;

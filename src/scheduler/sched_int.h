@@ -93,6 +93,12 @@ enum pod_where {
     POD_BINDING,
 };
 
+/* What devices take of the node's own resources for a pod that was decided upon. */
+struct pod_charge {
+    struct bh_arena *a; /* of all of it */
+    struct bh_core_v1_node_allocatable_resource_claim_status_vec claims;
+};
+
 struct host_port {
     struct bh_str ip, protocol; /* views into the pod's object */
     int32_t port;
@@ -114,6 +120,9 @@ struct spod {
     int64_t nz_cpu_asked, nz_memory_asked; /* and while it looks for one */
     struct host_port *ports;
     uint32_t ports_n;
+    struct pod_charge *charge; /* NULL: none, or its status tells */
+    bool shares_native; /* on its node counted as a user of claims that take of the node's resources
+                         */
     struct pod_terms *terms; /* (anti)affinity, parsed; NULL when it has none */
     bool has_pvc;
     bool has_disks; /* volumes that one pod at a time may write to */
@@ -177,8 +186,9 @@ struct snode {
     int64_t alloc[RES_FIXED], used[RES_FIXED];
     int64_t nz_cpu, nz_memory;
     struct pod_list pods;
-    uint32_t at;      /* index in s->nodes */
-    uint32_t ports_n; /* pods with host ports */
+    uint32_t at;       /* index in s->nodes */
+    uint32_t ports_n;  /* pods with host ports */
+    uint32_t native_n; /* pods whose devices take of its own resources */
     bool unschedulable, hard_taints, soft_taints;
     uint8_t features; /* declared ones that a pod may need, see features.c */
     struct bh_link nominees;
@@ -312,6 +322,17 @@ struct spod *sched_pod_free(struct bh_scheduler *s, struct spod *pod);
 bool sched_pod_terminal(const struct bh_core_v1_pod *p);
 uint32_t sched_res_id(struct bh_scheduler *s, struct bh_str name);
 int64_t sched_res_value(uint32_t id, struct bh_str quantity);
+/* The pod's requests from now on, on no node: with what these devices take (NULL: nothing). */
+void sched_pod_charge(struct bh_scheduler *s, struct spod *pod,
+                      const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v);
+/* The claims that take of the node's resources for it: decided here, or told by its status. */
+const struct bh_core_v1_node_allocatable_resource_claim_status_vec *
+sched_pod_native(const struct spod *pod);
+/* What the pod asks with these, name by name; by_pod: with what it asks as a whole. In the arena.
+ * Returns their number. */
+uint32_t sched_pod_sums(struct bh_scheduler *s, const struct spod *pod,
+                        const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v,
+                        bool by_pod, struct bh_arena *a, struct res_amount **ret);
 const struct res_amount *sched_pod_req(const struct spod *pod, uint32_t id); /* NULL: none */
 bool sched_tolerates(const struct bh_core_v1_toleration *t, const struct bh_core_v1_taint *taint);
 bool sched_tolerates_any(const struct bh_core_v1_toleration *t, size_t n,
@@ -500,6 +521,8 @@ struct candidate {
     struct snode *node;
     struct bh_dra_result dra;
     const struct ask_set *set;
+    /* What its devices take of the node's own resources; NULL: nothing. */
+    const struct bh_core_v1_node_allocatable_resource_claim_status_vec *native;
     int64_t score;
 };
 
@@ -567,6 +590,12 @@ void sched_hold_set(struct bh_scheduler *s, struct spod *pod,
 void sched_hold_drop(struct spod *pod);
 /* Fills c->held with what is kept on this node for pods that c->pod has to respect. */
 void sched_holds_look(struct cycle *c, const struct snode *n);
+
+/* ---- native.c: devices that stand for cpu, memory and the like of their node ---- */
+/* Whether another pod of the node uses a claim of this pod for such devices. */
+enum verdict sched_native_shared(struct cycle *c, const struct snode *n);
+/* Whether the node has room for what the devices of the candidate take; fills in k->native. */
+enum verdict sched_native_filter(struct cycle *c, const struct snode *n, struct candidate *k);
 
 /* ---- give_back.c: allocations and reservations that the scheduler takes back ---- */
 void sched_give_back(struct bh_scheduler *s, struct bh_obj *claim);

@@ -12,7 +12,13 @@ static struct bh_client *user(struct world *w, const char *name, const char *gro
 
 void world_init(struct world *w)
 {
-    struct bh_apiserver_opts o = {.disable_admission = "ServiceAccount"};
+    world_init_with(w, NULL);
+}
+
+void world_init_with(struct world *w, const char *feature_gates)
+{
+    struct bh_apiserver_opts o = {.disable_admission = "ServiceAccount",
+                                  .feature_gates = feature_gates};
     struct bh_err err = {0};
 
     *w = (struct world){0};

@@ -645,6 +645,53 @@ static void extended_status(struct bh_field_errs *e, const struct bh_core_v1_pod
                    s->resource_claim_name);
 }
 
+static bool uses_claim(const struct bh_core_v1_pod *p, struct bh_str claim)
+{
+    const struct bh_core_v1_pod_resource_claim_vec *own = &p->spec.resource_claims;
+    const struct bh_core_v1_pod_resource_claim_status_vec *made =
+        &p->status.resource_claim_statuses;
+
+    for (size_t i = 0; i < own->n; i++)
+        if (own->p[i].has_resource_claim_name && bh_str_eq(own->p[i].resource_claim_name, claim))
+            return true;
+    for (size_t i = 0; i < made->n; i++)
+        if (made->p[i].has_resource_claim_name && bh_str_eq(made->p[i].resource_claim_name, claim))
+            return true;
+    return false;
+}
+
+/* What claims take of the node's own resources. */
+static void native_statuses(struct bh_field_errs *e, const struct bh_core_v1_pod *p)
+{
+    const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v =
+        &p->status.node_allocatable_resource_claim_statuses;
+
+    for (size_t i = 0; i < v->n; i++) {
+        const struct bh_core_v1_node_allocatable_resource_claim_status *s = &v->p[i];
+        const struct bh_fpath *ix =
+            BH_FPI(BH_FP(status_at, "nodeAllocatableResourceClaimStatuses"), i);
+
+        if (s->resource_claim_name.n == 0)
+            bh_fe_required(e, BH_FP(ix, "resourceClaimName"), "must not be empty");
+        if (!uses_claim(p, s->resource_claim_name))
+            bh_fe_invalid(e, BH_FP(ix, "resourceClaimName"), s->resource_claim_name,
+                          "no mapping found in pod reference");
+        if (s->containers.n == 0)
+            bh_fe_required(e, BH_FP(ix, "containers"), "must not be empty");
+        if (s->resources.n == 0)
+            bh_fe_required(e, BH_FP(ix, "resources"), "must not be empty");
+        for (size_t k = 0; k < s->resources.n; k++) {
+            const struct bh_fpath *key = BH_FPK(BH_FP(ix, "resources"), s->resources.p[k].key);
+
+            if (!bh_v_is_native_resource(s->resources.p[k].key))
+                bh_fe_invalid(e, key, s->resources.p[k].key,
+                              "must be a node allocatable resource name");
+            if (bh_quantity_sign(bh_v_qty(s->resources.p[k].value)) < 0)
+                bh_fe_invalid(e, key, s->resources.p[k].value, "must be non-negative");
+        }
+    }
+}
+
 /* At most one address of each family. */
 static bool one_per_family(struct bh_str a, struct bh_str b, size_t n)
 {
@@ -812,6 +859,7 @@ static void status_update(const struct bh_rules_env *env, struct bh_field_errs *
                 &was->ephemeral_container_statuses, &old->spec, NULL);
     claim_statuses(e, p);
     extended_status(e, p);
+    native_statuses(e, p);
     pod_ips(e, &s->pod_ips, &was->pod_ips);
     host_ips(e, s, was);
     device_health(e, "containerStatuses", &s->container_statuses, &p->spec.containers);

@@ -433,6 +433,52 @@ BH_TEST(both_fields_of_a_claims_source_say_the_same)
     bh_arena_free(f.a);
 }
 
+static bool every_gate(void *arg, struct bh_str name)
+{
+    (void)arg;
+    (void)name;
+    return true;
+}
+
+BH_TEST(rules_of_what_devices_take_of_their_node)
+{
+    static const char was[] =
+        POD_HEAD "}],\"resourceClaims\":[{\"name\":\"d\",\"resourceClaimName\":\"a\"}]}%s}";
+    struct fixture f = begin();
+    struct bh_core_v1_pod *old, *p;
+
+    f.env.gate = every_gate;
+    old = created(&f, &bh_core_v1_pod_kind, bh_str_fmt(f.a, was, "").p);
+    old->metadata.resource_version = BH_S("1");
+    for (int i = 0; i < 2; i++) {
+        p = decoded(&f, &bh_core_v1_pod_kind,
+                    bh_str_fmt(f.a, was,
+                               i ? ",\"status\":{\"nodeAllocatableResourceClaimStatuses\":[{"
+                                   "\"resourceClaimName\":\"a\",\"containers\":[\"c\"],"
+                                   "\"resources\":{\"cpu\":\"2\",\"hugepages-2Mi\":\"4Mi\"}}]}"
+                                 : ",\"status\":{\"nodeAllocatableResourceClaimStatuses\":[{"
+                                   "\"resourceClaimName\":\"b\",\"resources\":{\"cpu\":\"-1\","
+                                   "\"example.com/x\":\"1\"}},{}]}")
+                        .p);
+        p->metadata.resource_version = BH_S("1");
+        update(&f, &bh_core_v1_pod_kind, "status", p, old);
+#define AT "status.nodeAllocatableResourceClaimStatuses"
+        BH_STREQ(told(&f),
+                 i ? ""
+                   : AT "[0].resourceClaimName: Invalid value: \"b\": no mapping found in pod "
+                        "reference\n" AT "[0].containers: Required value: must not be empty\n" AT
+                        "[0].resources[cpu]: Invalid value: \"-1\": must be non-negative\n" AT
+                        "[0].resources[example.com/x]: Invalid value: \"example.com/x\": must be a "
+                        "node allocatable resource name\n" AT
+                        "[1].resourceClaimName: Required value: must not be empty\n" AT
+                        "[1].resourceClaimName: Invalid value: \"\": no mapping found in pod "
+                        "reference\n" AT "[1].containers: Required value: must not be empty\n" AT
+                        "[1].resources: Required value: must not be empty");
+#undef AT
+    }
+    bh_arena_free(f.a);
+}
+
 BH_TEST(gates_have_their_defaults)
 {
     BH_CHECK(bh_gate_known(BH_S("DRADeviceTaints")));
