@@ -24,6 +24,7 @@ struct op {
     void *arg;
     struct joined *joined, **joined_last;
     size_t bytes;
+    uint64_t rev; /* set when it is durable */
     size_t key_n;
     char key[];
 };
@@ -33,14 +34,16 @@ struct bh_pipeline {
     struct bh_store *store;
     struct bh_wc *wc;
     struct op *first, **last; /* accepted, not yet given to the store */
-    size_t waiting;           /* those, and those in the batch */
+    size_t queued;            /* those */
+    size_t waiting;           /* those, those in the batch, and those not yet told */
     size_t bytes;             /* of their objects */
     struct op *batch;         /* given to the store */
     size_t batch_n;
     struct bh_store_write writes[BH_COMMIT_BATCH_MAX];
     struct bh_map head; /* key -> newest struct op of what is not published */
     bool scheduled;     /* start() is deferred */
-    bool freed;         /* a commit is still under way: the memory goes when it ends */
+    bool freed;         /* the memory goes when the commit under way ends, and telling */
+    bool telling;       /* committed() calls those who wait */
     char trouble[BH_ERR_MSG_MAX];
 };
 
@@ -78,6 +81,13 @@ static void destroy(struct bh_pipeline *p)
     bh_free(p);
 }
 
+/* Whoever leaves a freed pipeline last takes its memory along. */
+static void destroy_unused(struct bh_pipeline *p)
+{
+    if (!p->batch && !p->scheduled && !p->telling)
+        destroy(p);
+}
+
 static void drop_list(struct op *o)
 {
     while (o) {
@@ -100,8 +110,7 @@ struct bh_pipeline *bh_pipeline_free(struct bh_pipeline *p)
     p->freed = true;
     if (p->scheduled && bh_loop_defer_drop(p->loop, start, p))
         p->scheduled = false;
-    if (!p->batch && !p->scheduled)
-        destroy(p);
+    destroy_unused(p);
     return NULL;
 }
 
@@ -140,16 +149,68 @@ const char *bh_pipeline_trouble(const struct bh_pipeline *p)
     return p->trouble[0] ? p->trouble : NULL;
 }
 
-static void start(void *arg);
+static void committed(void *arg, const struct bh_err *err);
 
+/* How many of those that wait go into the next commit: half of them, so that the loop has the
+ * answers of one half to work on while the other is made durable. All in one commit would have loop
+ * and disk take turns. Small commits are not halved: what an fsync costs is shared by few then. */
+static size_t batch_max(const struct bh_pipeline *p)
+{
+    size_t n = p->queued / 2;
+
+    if (n < BH_COMMIT_BATCH_WHOLE)
+        n = BH_COMMIT_BATCH_WHOLE;
+    return n < BH_COMMIT_BATCH_MAX ? n : BH_COMMIT_BATCH_MAX;
+}
+
+/* Gives the store what waits, if it is free. */
+static void give(struct bh_pipeline *p)
+{
+    size_t most = batch_max(p), bytes = 0;
+    struct op *o = p->first;
+
+    if (p->batch || !o)
+        return;
+    p->batch = o;
+    p->batch_n = 0;
+    for (;; o = o->next) {
+        p->writes[p->batch_n++] =
+            (struct bh_store_write){.op = o->op, .key = op_key(o), .value = o->obj->json};
+        bytes += o->bytes;
+        if (p->batch_n == most || bytes >= BH_COMMIT_BATCH_BYTES_MAX || !o->next)
+            break;
+    }
+    p->first = o->next;
+    o->next = NULL;
+    if (!p->first)
+        p->last = &p->first;
+    p->queued -= p->batch_n;
+    bh_store_commit(p->store, p->writes, p->batch_n, committed, p);
+}
+
+static void start(void *arg)
+{
+    struct bh_pipeline *p = arg;
+
+    p->scheduled = false;
+    if (p->freed)
+        destroy_unused(p);
+    else
+        give(p);
+}
+
+/* A commit begins at the end of the loop's round, so that all requests that arrived together share
+ * it. When that is a long round, the store does not wait for it. */
 static void schedule(struct bh_pipeline *p)
 {
-    if (p->scheduled || p->batch || !p->first)
+    if (p->batch || !p->first)
         return;
-    /* Deferred to the end of the loop's round, so that all requests that arrived together share one
-     * commit. */
-    p->scheduled = true;
-    bh_loop_defer(p->loop, start, p);
+    if (p->queued >= BH_COMMIT_BATCH_EARLY) {
+        give(p);
+    } else if (!p->scheduled) {
+        p->scheduled = true;
+        bh_loop_defer(p->loop, start, p);
+    }
 }
 
 int bh_pipeline_submit(struct bh_pipeline *p, enum bh_store_op op, struct bh_wc_res *res,
@@ -176,6 +237,7 @@ int bh_pipeline_submit(struct bh_pipeline *p, enum bh_store_op op, struct bh_wc_
     memcpy(o->key, key.p, key.n);
     *p->last = o;
     p->last = &o->next;
+    p->queued++;
     p->waiting++;
     p->bytes += o->bytes;
     (void)bh_map_put(&p->head, op_key(o), o);
@@ -216,12 +278,10 @@ static void op_over(struct bh_pipeline *p, struct op *o, struct bh_obj *obj,
 
 static void publish_batch(struct bh_pipeline *p, struct op *batch)
 {
-    size_t i = 0;
-
     /* Everything is shown before anybody is answered: an answer may make its reader ask for any of
      * it. */
-    for (struct op *o = batch; o; o = o->next, i++) {
-        bh_obj_assign(o->obj, p->writes[i].rev);
+    for (struct op *o = batch; o; o = o->next) {
+        bh_obj_assign(o->obj, o->rev);
         forget_head(p, o);
         bh_wc_publish(o->res, op_key(o), o->op == BH_STORE_DELETE, o->obj);
     }
@@ -243,6 +303,38 @@ static void fail_all(struct bh_pipeline *p, struct op *list, const struct bh_err
     }
 }
 
+static void batch_durable(struct bh_pipeline *p, struct op *batch)
+{
+    size_t i = 0;
+
+    if (p->trouble[0])
+        bh_log(BH_INFO, "the store works again");
+    p->trouble[0] = '\0';
+    for (struct op *o = batch; o; o = o->next)
+        o->rev = p->writes[i++].rev;
+    give(p); /* the store works while the loop tells */
+    publish_batch(p, batch);
+}
+
+static void batch_failed(struct bh_pipeline *p, struct op *batch, const struct bh_err *err)
+{
+    struct op *queued = p->first;
+    struct bh_err told = {.code = BH_E_IO};
+
+    bh_log(BH_ERROR, "commit failed, nothing of it is stored", BH_CSTR("error", err->msg),
+           BH_I64("writes", p->waiting));
+    (void)bh_err_set(&told, BH_E_IO, "the write could not be made durable and was undone: %s",
+                     err->msg);
+    memcpy(p->trouble, told.msg, sizeof(p->trouble));
+    p->first = NULL;
+    p->last = &p->first;
+    p->queued = 0;
+    bh_map_done(&p->head);
+    memset(&p->head, 0, sizeof(p->head));
+    fail_all(p, batch, &told);
+    fail_all(p, queued, &told);
+}
+
 static void committed(void *arg, const struct bh_err *err)
 {
     struct bh_pipeline *p = arg;
@@ -251,63 +343,17 @@ static void committed(void *arg, const struct bh_err *err)
     p->batch = NULL;
     if (p->freed) {
         drop_list(batch);
-        destroy(p);
+        destroy_unused(p);
         return;
     }
-    if (!err) {
-        if (p->trouble[0])
-            bh_log(BH_INFO, "the store works again");
-        p->trouble[0] = '\0';
-        publish_batch(p, batch);
-    } else {
-        struct op *queued = p->first;
-        struct bh_err told = {.code = BH_E_IO};
-
-        bh_log(BH_ERROR, "commit failed, nothing of it is stored", BH_CSTR("error", err->msg),
-               BH_I64("writes", p->waiting));
-        (void)bh_err_set(&told, BH_E_IO, "the write could not be made durable and was undone: %s",
-                         err->msg);
-        memcpy(p->trouble, told.msg, sizeof(p->trouble));
-        p->first = NULL;
-        p->last = &p->first;
-        bh_map_done(&p->head);
-        memset(&p->head, 0, sizeof(p->head));
-        fail_all(p, batch, &told);
-        fail_all(p, queued, &told);
-    }
-    if (p->freed) {
-        destroy(p);
-        return;
-    }
-    schedule(p);
-}
-
-static void start(void *arg)
-{
-    struct bh_pipeline *p = arg;
-    size_t bytes = 0;
-    struct op *o;
-
-    p->scheduled = false;
-    if (p->freed) {
-        destroy(p);
-        return;
-    }
-    if (p->batch || !p->first)
-        return;
-    p->batch = p->first;
-    p->batch_n = 0;
-    for (o = p->first;; o = o->next) {
-        p->writes[p->batch_n++] =
-            (struct bh_store_write){.op = o->op, .key = op_key(o), .value = o->obj->json};
-        bytes += o->bytes;
-        p->first = o->next;
-        if (p->batch_n == BH_COMMIT_BATCH_MAX || bytes >= BH_COMMIT_BATCH_BYTES_MAX || !o->next) {
-            o->next = NULL;
-            break;
-        }
-    }
-    if (!p->first)
-        p->last = &p->first;
-    bh_store_commit(p->store, p->writes, p->batch_n, committed, p);
+    p->telling = true;
+    if (err)
+        batch_failed(p, batch, err);
+    else
+        batch_durable(p, batch);
+    p->telling = false;
+    if (p->freed)
+        destroy_unused(p);
+    else
+        schedule(p);
 }

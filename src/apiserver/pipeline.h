@@ -3,9 +3,11 @@
  * A writer builds a whole new object, hands it over, and is answered after the store has made it
  * durable and the watch cache shows it. Preconditions are the writer's: it reads the head (what
  * will be there once everything accepted so far is committed) and submits in the same callback, so
- * nothing can come between. Whatever has queued while a commit ran goes into the next one. When a
- * commit fails, everything accepted and not yet published fails with it, because later writes may
- * have been computed from earlier ones; the head is then again what is published. One loop.
+ * nothing can come between. What has queued while a commit ran goes into the next one (of much,
+ * half: the answers of one commit are worked on while the next runs, so durability and the loop's
+ * work overlap). The next begins before the answers of the last are given. When a commit fails,
+ * everything accepted and not yet published fails with it, because later writes may have been
+ * computed from earlier ones; the head is then again what is published. One loop.
  */
 #ifndef BH_APISERVER_PIPELINE_H
 #define BH_APISERVER_PIPELINE_H

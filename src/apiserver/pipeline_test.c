@@ -6,6 +6,7 @@
 #include "api/obj_commit.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/limits.h"
 #include "base/test.h"
 #include "net/loop.h"
 
@@ -18,12 +19,14 @@ struct rig {
     struct bh_wc *wc;
     struct bh_wc_res *res;
     struct bh_pipeline *p;
+    struct bh_arena *a;
     struct bh_buf log; /* "name@rv " of each committed write, "name! " of each failed one */
 };
 
 static void rig_start(struct rig *r)
 {
     memset(r, 0, sizeof(*r));
+    r->a = bh_arena_new(0);
     r->l = bh_loop_new_virtual(bh_test_seed(), 0);
     r->store = bh_store_new_memory(r->l);
     r->wc = bh_wc_new();
@@ -40,6 +43,7 @@ static void rig_stop(struct rig *r)
     bh_store_free(r->store);
     bh_loop_free(r->l);
     bh_buf_done(&r->log);
+    bh_arena_free(r->a);
 }
 
 struct write {
@@ -55,14 +59,13 @@ static void done(void *arg, struct bh_obj *obj, const struct bh_err *err)
         bh_buf_addf(&w->r->log, "%s! ", w->name);
     else
         bh_buf_addf(&w->r->log, "%s@%llu ", w->name, (unsigned long long)obj->rv);
-    bh_free(w);
 }
 
 static int submit(struct rig *r, enum bh_store_op op, const char *name, const char *value)
 {
     struct bh_core_v1_config_map cm = {.metadata = {.name = bh_s(name), .namespace = BH_S("ns")}};
     struct bh_str_pair pair = {BH_S("k"), bh_s(value)};
-    struct write *w = bh_calloc(1, sizeof(*w));
+    struct write *w = bh_arena_alloc(r->a, sizeof(*w));
     BH_AUTO_BUF json = {0};
     char key[64];
 
@@ -174,5 +177,76 @@ BH_TEST(pipeline_never_loses_an_acknowledged_write)
     }
     bh_loop_advance(r.l, 1000000000);
     BH_EQ(bh_pipeline_waiting(r.p), 0);
+    rig_stop(&r);
+}
+
+static void submit_many(struct rig *r, char (*names)[16], int n)
+{
+    for (int i = 0; i < n; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "n%d", i);
+        BH_EQ(submit(r, BH_STORE_CREATE, names[i], "v"), 0);
+    }
+}
+
+static void check_many(struct rig *r, char (*names)[16], int n, bool committed)
+{
+    BH_AUTO_BUF want = {0};
+
+    for (int i = 0; i < n; i++)
+        if (committed)
+            bh_buf_addf(&want, "%s@%d ", names[i], i + 2);
+        else
+            bh_buf_addf(&want, "%s! ", names[i]);
+    BH_STREQ(bh_buf_str(&r->log), bh_buf_cstr(&want));
+}
+
+/* More than one commit takes: all of it in order, or, when the first of the commits fails, nothing.
+ */
+BH_TEST(pipeline_splits_what_is_much)
+{
+    char names[2000][16];
+    struct rig r;
+
+    rig_start(&r);
+    submit_many(&r, names, 2000);
+    BH_EQ(bh_pipeline_waiting(r.p), 2000);
+    bh_loop_advance(r.l, 1000000000);
+    check_many(&r, names, 2000, true);
+    BH_EQ(bh_pipeline_waiting(r.p), 0);
+    rig_stop(&r);
+
+    rig_start(&r);
+    bh_store_memory_fail(r.store, 1);
+    submit_many(&r, names, 2000);
+    bh_loop_advance(r.l, 1000000000);
+    check_many(&r, names, 2000, false);
+    BH_EQ(bh_store_rev(r.store), 1);
+    BH_EQ(bh_pipeline_waiting(r.p), 0);
+    rig_stop(&r);
+}
+
+static void free_pipeline(void *arg, struct bh_obj *obj, const struct bh_err *err)
+{
+    struct rig *r = arg;
+
+    BH_CHECK(obj && !err);
+    r->p = bh_pipeline_free(r->p);
+}
+
+/* When the first of a commit is answered the next commit is under way already: it ends in the store
+ * though the pipeline goes. */
+BH_TEST(pipeline_commits_while_it_answers)
+{
+    char names[300][16];
+    struct rig r;
+
+    rig_start(&r);
+    BH_EQ(submit(&r, BH_STORE_CREATE, "first", "v"), 0);
+    bh_pipeline_join(r.p, BH_S("/registry/configmaps/ns/first"), free_pipeline, &r);
+    submit_many(&r, names, 300);
+    bh_loop_advance(r.l, 1000000000);
+    BH_CHECK(r.p == NULL);
+    BH_STREQ(bh_buf_str(&r.log), "first@2 ");
+    BH_EQ(bh_store_rev(r.store), 1 + BH_COMMIT_BATCH_EARLY + BH_COMMIT_BATCH_WHOLE);
     rig_stop(&r);
 }

@@ -56,6 +56,12 @@
 /* writes in one store transaction */
 #define BH_COMMIT_BATCH_MAX 1024
 
+/* so many waiting writes go into one store transaction; of more, half at a time */
+#define BH_COMMIT_BATCH_WHOLE 128
+
+/* so many waiting writes begin a store transaction before the loop has ended its round */
+#define BH_COMMIT_BATCH_EARLY 64
+
 /* one gRPC message; upstream's CRI client limit */
 #define BH_GRPC_MESSAGE_MAX (16u << 20)
 
