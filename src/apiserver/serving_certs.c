@@ -200,7 +200,7 @@ int bh_serving_tls(const struct bh_apiserver_listen_opts *o, const char *client_
                    const struct bh_kubelet_files *k, struct bh_tls **ret,
                    struct bh_tls **ret_kubelet, struct bh_err *err)
 {
-    static const char *const alpn[] = {"http/1.1", NULL};
+    static const char *const alpn[] = {"h2", "http/1.1", NULL};
     BH_AUTO_ARENA a = bh_arena_new(0);
     struct bh_pki_pair ca = {{NULL, 0}, {NULL, 0}}, pair;
     struct bh_tls_opts to = {.server = true, .alpn = alpn};

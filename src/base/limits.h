@@ -71,6 +71,9 @@
 /* HTTP/2 streams of one connection */
 #define BH_STREAMS_MAX 1000
 
+/* … of a client of an HTTP server: as Go's server; clients open a second connection */
+#define BH_HTTP_STREAMS_MAX 250
+
 /* queued bytes of a stream: on_drain below this … */
 #define BH_STREAM_LOW_BYTES (64u << 10)
 

@@ -1,4 +1,4 @@
-/* The HTTPS client: the same calls as in process, over HTTP/1.1 to any Kubernetes API server.
+/* The HTTPS client: the same calls as in process, over HTTP/2 or 1.1 to any Kubernetes API server.
  *
  * Objects are decoded once and shared like those of the watch cache. A watch is a long call whose
  * body is one JSON document after the other.
@@ -283,17 +283,15 @@ struct bh_client *bh_client_new_kubeconfig(struct bh_loop *l, const char *path,
 {
     BH_AUTO_ARENA a = bh_arena_new(0);
     struct bh_kubeconfig kc = {0};
-    struct bh_http_client_opts o = {.conns_max = 64, .user_agent = user_agent};
+    struct bh_http_client_opts o = {.http2 = true, .conns_max = 64, .user_agent = user_agent};
     struct https *c;
 
     if (bh_kubeconfig_load(a, path, &kc, err) < 0)
         return NULL;
     if (kc.tls) {
-        static const char *const alpn[] = {"http/1.1", NULL};
         const struct bh_tls_opts t = {.cert_pem = kc.cert_pem,
                                       .key_pem = kc.key_pem,
                                       .ca_pem = kc.ca_pem,
-                                      .alpn = alpn,
                                       .insecure_skip_verify = kc.insecure};
 
         o.tls = bh_tls_new(&t, err);

@@ -17,7 +17,6 @@
 #include "net/loop.h"
 #include "net/stream.h"
 
-#define OUT_CHUNK          (64u << 10)
 #define CONNECT_TIMEOUT_MS 10000
 #define BACKOFF_MIN_MS     100
 #define BACKOFF_MAX_MS     3000
@@ -90,20 +89,13 @@ static void client_unref(struct bh_grpc_client *c)
 
 static void conn_flush(struct conn *c)
 {
-    struct bh_buf out = {.max = 4 * OUT_CHUNK + BH_GRPC_MESSAGE_MAX};
-    bool more = true;
+    bool more;
 
     if (!c->h2)
         return;
     c->busy = true;
-    while (more && !c->closing && !bh_stream_above_high(c->st)) {
-        bh_buf_clear(&out);
-        more = bh_h2_take(c->h2, &out, OUT_CHUNK);
-        if (out.n > 0)
-            bh_stream_write_str(c->st, bh_buf_str(&out));
-    }
+    more = !c->closing && bh_h2_pour(c->h2, c->st);
     c->busy = false;
-    bh_buf_done(&out);
     if (!c->closing && !more && bh_h2_done(c->h2)) {
         c->closing = true;
         bh_stream_close(c->st);

@@ -21,7 +21,6 @@
 #include "net/loop.h"
 #include "net/stream.h"
 
-#define OUT_CHUNK     (64u << 10)
 #define LISTENERS_MAX 8
 
 struct method {
@@ -72,19 +71,12 @@ struct bh_grpc_call {
 
 static void conn_flush(struct conn *c)
 {
-    struct bh_buf out = {.max = 4 * OUT_CHUNK + BH_GRPC_MESSAGE_MAX};
-    bool more = true;
+    bool more;
 
     c->busy = true;
     c->dirty = false;
-    while (more && !c->closing && !bh_stream_above_high(c->st)) {
-        bh_buf_clear(&out);
-        more = bh_h2_take(c->h2, &out, OUT_CHUNK);
-        if (out.n > 0)
-            bh_stream_write_str(c->st, bh_buf_str(&out));
-    }
+    more = !c->closing && bh_h2_pour(c->h2, c->st);
     c->busy = false;
-    bh_buf_done(&out);
     if (!c->closing && !more && bh_h2_done(c->h2)) {
         c->closing = true;
         bh_stream_close(c->st);

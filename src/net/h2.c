@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/list.h"
+#include "net/segs.h"
 
 #define WINDOW_DEFAULT (256u << 10)
 #define CONN_WINDOW    (8 << 20)
@@ -28,8 +29,8 @@ struct bh_h2_stream {
     size_t header_bytes;
     bool seen_headers; /* the first (not 1xx) block was reported: what follows are trailers */
 
-    struct bh_buf out;
-    size_t out_at; /* bytes of out already taken */
+    struct bh_segs out;
+    uint64_t sent; /* bytes of it taken so far */
     bool deferred; /* the data source waits for resume */
     bool out_end;
     bool want_drained;
@@ -64,7 +65,6 @@ static struct bh_h2_stream *stream_new(struct bh_h2 *h, int32_t id)
 
     s->h2 = h;
     s->id = id;
-    s->out.max = h->o.stream_out_max + (64u << 10);
     bh_list_add_tail(&h->streams, &s->link);
     h->streams_n++;
     return s;
@@ -91,7 +91,7 @@ static void stream_close(struct bh_h2_stream *s, uint32_t code)
         h->ops.closed(h->arg, s, code);
     headers_drop(s);
     (void)bh_arena_free(s->trailer_arena);
-    bh_buf_done(&s->out);
+    bh_segs_done(&s->out);
     bh_free(s);
 }
 
@@ -262,19 +262,23 @@ static ssize_t read_out(nghttp2_session *ses, int32_t id, uint8_t *buf, size_t n
                         nghttp2_data_source *src, void *user)
 {
     struct bh_h2_stream *s = src->ptr;
-    size_t have = s->out.n - s->out_at;
-    size_t k = have < n ? have : n;
+    size_t have = s->out.bytes, k = 0;
 
     (void)user;
     if (have == 0 && !s->out_end) {
         s->deferred = true;
         return NGHTTP2_ERR_DEFERRED;
     }
-    memcpy(buf, s->out.p ? s->out.p + s->out_at : "", k);
-    s->out_at += k;
-    if (s->out_at == s->out.n) {
-        bh_buf_clear(&s->out);
-        s->out_at = 0;
+    for (const struct bh_seg *g = s->out.first; g && k < n; g = g->next) {
+        size_t take = g->n < n - k ? g->n : n - k;
+
+        if (take > 0)
+            memcpy(buf + k, g->p, take);
+        k += take;
+    }
+    bh_segs_consume(&s->out, k);
+    s->sent += k;
+    if (k == have) {
         if (s->want_drained)
             s->h2->drained_pending = true;
         if (s->out_end) {
@@ -289,18 +293,16 @@ static ssize_t read_out(nghttp2_session *ses, int32_t id, uint8_t *buf, size_t n
     return (ssize_t)k;
 }
 
+/* Names and values are borrowed: nghttp2 copies them when they are submitted. */
 static nghttp2_nv *to_nv(struct bh_arena *a, const struct bh_h2_header *hd, size_t n)
 {
     nghttp2_nv *nv = bh_arena_alloc_n(a, n > 0 ? n : 1, sizeof(*nv));
 
-    for (size_t i = 0; i < n; i++) {
-        struct bh_str name = bh_str_dup(a, hd[i].name);
-        struct bh_str value = bh_str_dup(a, hd[i].value);
-
-        /* The copies are ours and writable; nghttp2_nv only lacks the const. */
-        nv[i] = (nghttp2_nv){(uint8_t *)(uintptr_t)name.p, (uint8_t *)(uintptr_t)value.p, name.n,
-                             value.n, NGHTTP2_NV_FLAG_NONE};
-    }
+    for (size_t i = 0; i < n; i++)
+        /* nghttp2_nv only lacks the const. */
+        nv[i] =
+            (nghttp2_nv){(uint8_t *)(uintptr_t)hd[i].name.p, (uint8_t *)(uintptr_t)hd[i].value.p,
+                         hd[i].name.n, hd[i].value.n, NGHTTP2_NV_FLAG_NONE};
     return nv;
 }
 
@@ -354,21 +356,44 @@ int bh_h2_respond(struct bh_h2_stream *s, const struct bh_h2_header *hd, size_t 
     return 0;
 }
 
-int bh_h2_send(struct bh_h2_stream *s, struct bh_str bytes)
+void bh_h2_inform(struct bh_h2_stream *s, struct bh_str status)
 {
+    nghttp2_nv nv = {(uint8_t *)(uintptr_t) ":status", (uint8_t *)(uintptr_t)status.p, 7, status.n,
+                     NGHTTP2_NV_FLAG_NONE};
+
+    if (s->closing)
+        return;
+    (void)nghttp2_submit_headers(s->h2->s, NGHTTP2_FLAG_NONE, s->id, NULL, &nv, 1, NULL);
+    say_output(s->h2);
+}
+
+int bh_h2_send_parts(struct bh_h2_stream *s, const struct bh_part *parts, size_t n)
+{
+    size_t bytes = 0;
+    int r = 0;
+
+    for (size_t i = 0; i < n; i++)
+        bytes += parts[i].data.n;
     if (s->closing || s->out_end)
-        return -BH_E_CANCELED;
-    if (bytes.n > s->h2->o.stream_out_max ||
-        s->out.n - s->out_at + bytes.n > s->h2->o.stream_out_max)
-        return -BH_E_LIMIT;
-    if (s->out_at > 0) {
-        bh_buf_drop_front(&s->out, s->out_at);
-        s->out_at = 0;
+        r = -BH_E_CANCELED;
+    else if (bytes > s->h2->o.stream_out_max || s->out.bytes + bytes > s->h2->o.stream_out_max)
+        r = -BH_E_LIMIT;
+    for (size_t i = 0; i < n; i++) {
+        if (r == 0)
+            bh_segs_add(&s->out, &parts[i]);
+        else if (parts[i].release)
+            parts[i].release(parts[i].ref);
     }
-    bh_buf_adds(&s->out, bytes);
+    if (r < 0)
+        return r;
     s->want_drained = true;
     stream_resume(s);
     return 0;
+}
+
+int bh_h2_send(struct bh_h2_stream *s, struct bh_str bytes)
+{
+    return bh_h2_send_parts(s, &(struct bh_part){.data = bytes}, 1);
 }
 
 void bh_h2_send_end(struct bh_h2_stream *s, const struct bh_h2_header *trailers, size_t n)
@@ -376,9 +401,15 @@ void bh_h2_send_end(struct bh_h2_stream *s, const struct bh_h2_header *trailers,
     if (s->closing || s->out_end)
         return;
     s->out_end = true;
-    if (n > 0) {
+    if (n > 0) { /* they are submitted behind the last byte: copies wait for that */
+        struct bh_h2_header *copy;
+
         s->trailer_arena = bh_arena_new(0);
-        s->trailers = to_nv(s->trailer_arena, trailers, n);
+        copy = bh_new_n(s->trailer_arena, struct bh_h2_header, n);
+        for (size_t i = 0; i < n; i++)
+            copy[i] = (struct bh_h2_header){bh_str_dup(s->trailer_arena, trailers[i].name),
+                                            bh_str_dup(s->trailer_arena, trailers[i].value)};
+        s->trailers = to_nv(s->trailer_arena, copy, n);
         s->trailers_n = n;
     }
     stream_resume(s);
@@ -405,7 +436,20 @@ void bh_h2_consume(struct bh_h2_stream *s, size_t n)
 
 size_t bh_h2_unsent(const struct bh_h2_stream *s)
 {
-    return s->out.n - s->out_at;
+    return s->out.bytes;
+}
+uint64_t bh_h2_sent(const struct bh_h2_stream *s)
+{
+    return s->sent;
+}
+size_t bh_h2_room(const struct bh_h2 *h)
+{
+    size_t max = nghttp2_session_get_remote_settings(h->s, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+
+    if (h->goaway || h->fatal)
+        return 0;
+    max = max < BH_STREAMS_MAX ? max : BH_STREAMS_MAX;
+    return h->streams_n < max ? max - h->streams_n : 0;
 }
 void *bh_h2_user(const struct bh_h2_stream *s)
 {
@@ -525,7 +569,7 @@ static void tell_drained(struct bh_h2 *h)
     {
         struct bh_h2_stream *s = bh_container(it, struct bh_h2_stream, link);
 
-        if (s->want_drained && s->out.n == s->out_at) {
+        if (s->want_drained && s->out.bytes == 0) {
             s->want_drained = false;
             if (h->ops.drained)
                 h->ops.drained(h->arg, s);

@@ -12,6 +12,8 @@
 #include "base/str.h"
 
 struct bh_buf;
+struct bh_part;   /* stream.h */
+struct bh_stream; /* stream.h */
 struct bh_h2;
 struct bh_h2_stream; /* valid until its `closed` callback returns */
 
@@ -55,6 +57,9 @@ struct bh_h2 *bh_h2_free(struct bh_h2 *h); /* `closed` runs for the streams stil
 BH_MUST int bh_h2_feed(struct bh_h2 *h, struct bh_str bytes, struct bh_err *err);
 /* Appends bytes to send to out, until out holds about max bytes. True when there may be more. */
 bool bh_h2_take(struct bh_h2 *h, struct bh_buf *out, size_t max);
+/* Takes into a stream until that has enough; for the owner's thread, outside of callbacks. The
+ * stream must stay valid meanwhile, callbacks or not. */
+bool bh_h2_pour(struct bh_h2 *h, struct bh_stream *st);
 /* True when both sides are done with the connection (GOAWAY sent or received and no stream left, or
  * a fatal error). */
 bool bh_h2_done(const struct bh_h2 *h);
@@ -70,9 +75,13 @@ struct bh_h2_stream *bh_h2_open(struct bh_h2 *h, const struct bh_h2_header *hd, 
 /* Server: the response headers. end: neither body nor trailers follow. */
 BH_MUST int bh_h2_respond(struct bh_h2_stream *s, const struct bh_h2_header *hd, size_t n,
                           bool end);
+/* Server: an interim response ("100"), before bh_h2_respond(). */
+void bh_h2_inform(struct bh_h2_stream *s, struct bh_str status);
 /* Body bytes, copied. -BH_E_LIMIT when stream_out_max would be passed (nothing is queued),
  * -BH_E_CANCELED when closing. */
 BH_MUST int bh_h2_send(struct bh_h2_stream *s, struct bh_str bytes);
+/* The same in parts, which may be referenced (stream.h); on failure they are released. */
+BH_MUST int bh_h2_send_parts(struct bh_h2_stream *s, const struct bh_part *parts, size_t n);
 /* Ends this side after what is queued, with trailers when n > 0. */
 void bh_h2_send_end(struct bh_h2_stream *s, const struct bh_h2_header *trailers, size_t n);
 void bh_h2_reset(struct bh_h2_stream *s,
@@ -80,6 +89,9 @@ void bh_h2_reset(struct bh_h2_stream *s,
 void bh_h2_consume(struct bh_h2_stream *s,
                    size_t n); /* gives n received bytes of window back to the peer */
 size_t bh_h2_unsent(const struct bh_h2_stream *s);
+uint64_t bh_h2_sent(const struct bh_h2_stream *s); /* body bytes taken so far: shows progress */
+/* Client: how many streams more the peer lets us open now. */
+size_t bh_h2_room(const struct bh_h2 *h);
 void *bh_h2_user(const struct bh_h2_stream *s);
 void bh_h2_set_user(struct bh_h2_stream *s, void *user);
 
@@ -89,7 +101,8 @@ enum {
     BH_H2_INTERNAL = 2,
     BH_H2_REFUSED = 7,
     BH_H2_CANCEL = 8,
-    BH_H2_CALM = 11
+    BH_H2_CALM = 11,
+    BH_H2_HTTP11_REQUIRED = 13
 };
 
 #endif

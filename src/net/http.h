@@ -1,4 +1,5 @@
-/* HTTP/1.1 server and client on streams. Every function is for the thread of the loop concerned.
+/* HTTP server and client on streams: HTTP/1.1, and HTTP/2 over TLS where both sides agree on it.
+ * Every function is for the thread of the loop concerned.
  *
  * Server: the handler gets an exchange when the whole request has arrived. It must finish each
  * exchange exactly once, now or later: with bh_http_respond(), with bh_http_stream_start() …
@@ -133,7 +134,8 @@ struct bh_http_client_opts {
     const char *server_name; /* TLS; NULL: host */
     const char *host_header; /* NULL: host[:port], or "localhost" for a unix socket */
     const char *user_agent;  /* NULL: "bulkhead" */
-    size_t conns_max;        /* 0: 64. Long calls (watches) do not count */
+    bool http2;       /* spoken over TLS when the server does, too: many calls share a connection */
+    size_t conns_max; /* of HTTP/1.1; 0: 64. Long calls (watches) do not count */
     size_t waiting_max;      /* calls waiting for a connection; 0: 10000. Beyond: BH_E_BUSY */
     int connect_timeout_ms;  /* 0: BH_CONNECT_TIMEOUT_MS */
     int response_timeout_ms; /* until the whole response is there; of a long call: until its head.

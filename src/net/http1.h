@@ -59,6 +59,9 @@ int bh_h1_next(struct bh_h1 *h, struct bh_str *in, struct bh_str *ret_data, stru
 int bh_h1_eof(struct bh_h1 *h, struct bh_err *err);
 bool bh_h1_idle(const struct bh_h1 *h); /* between messages, nothing of the next one seen */
 bool bh_h1_in_body(const struct bh_h1 *h);
+/* Path and query of a request target; returns what is wrong with it, or NULL. Also for HTTP/2. */
+const char *bh_h1_split_target(struct bh_str target, struct bh_str method, struct bh_str *ret_path,
+                               struct bh_str *ret_query);
 /* Whether a header may be written as it is: a token, and no control characters in the value. */
 bool bh_h1_header_ok(struct bh_str name, struct bh_str value);
 

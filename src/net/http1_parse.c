@@ -359,9 +359,9 @@ static int run_parser(struct bh_h1 *h, struct bh_str head, size_t headers, struc
     return 0;
 }
 
-static int split_target(struct bh_h1 *h, struct bh_err *err)
+const char *bh_h1_split_target(struct bh_str t, struct bh_str method, struct bh_str *ret_path,
+                               struct bh_str *ret_query)
 {
-    struct bh_str t = h->head.target;
     ptrdiff_t q;
 
     if (bh_str_starts(t, BH_S("http://")) || bh_str_starts(t, BH_S("https://"))) {
@@ -371,14 +371,12 @@ static int split_target(struct bh_h1 *h, struct bh_err *err)
 
         t = slash < 0 ? BH_S("/") : bh_str_sub(t, (size_t)slash, t.n);
     }
-    if (t.p[0] != '/' && !(bh_str_eqc(t, "*") && bh_str_eqc(h->head.method, "OPTIONS")))
-        return bad(h, 400, err, "request target is no path");
+    if (t.n == 0 || (t.p[0] != '/' && !(bh_str_eqc(t, "*") && bh_str_eqc(method, "OPTIONS"))))
+        return "request target is no path";
     q = bh_str_chr(t, '?', 0);
-    h->head.path = q < 0 ? t : bh_str_sub(t, 0, (size_t)q);
-    h->head.query = q < 0 ? (struct bh_str){"", 0} : bh_str_sub(t, (size_t)q + 1, t.n);
-    if (bh_str_chr(t, '#', 0) >= 0)
-        return bad(h, 400, err, "fragment in the request target");
-    return 0;
+    *ret_path = q < 0 ? t : bh_str_sub(t, 0, (size_t)q);
+    *ret_query = q < 0 ? (struct bh_str){"", 0} : bh_str_sub(t, (size_t)q + 1, t.n);
+    return bh_str_chr(t, '#', 0) >= 0 ? "fragment in the request target" : NULL;
 }
 
 static void choose_body(struct bh_h1 *h)
@@ -423,8 +421,13 @@ static int parse_head(struct bh_h1 *h, struct bh_str raw, struct bh_err *err)
         return bad(h, 400, err, "Transfer-Encoding in HTTP/1.0");
     if (!h->response && (s.hosts > 1 || (s.hosts == 0 && h->head.minor > 0)))
         return bad(h, 400, err, "exactly one Host header is needed");
-    if (!h->response && (r = split_target(h, err)) < 0)
-        return r;
+    if (!h->response) {
+        const char *why =
+            bh_h1_split_target(h->head.target, h->head.method, &h->head.path, &h->head.query);
+
+        if (why)
+            return bad(h, 400, err, why);
+    }
     h->head.keep_alive = h->head.minor > 0 ? !s.close : s.keep_alive && !s.close;
     h->head.upgrade = s.upgrade && s.conn_upgrade;
     choose_body(h);

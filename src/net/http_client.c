@@ -1,19 +1,19 @@
-/* The HTTP client: a pool of kept connections to one server, one call on each at a time. */
-#include "net/http.h"
+/* The HTTP client: a pool of kept connections to one server, one call on each at a time. Calls over
+ * HTTP/2 are in http2_client.c. */
+#include "net/http_client_int.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/limits.h"
-#include "base/list.h"
 #include "net/http1.h"
-#include "net/loop.h"
 
 #define CONNS_MAX_DEFAULT   64
 #define WAITING_MAX_DEFAULT 10000
 #define RESPONSE_MS_DEFAULT 60000
 #define IDLE_MS_DEFAULT     30000
+#define WIRE_KEPT           65536 /* of the scratch for requests */
 
 struct cconn {
     struct bh_link link; /* idle or busy list of the client; neither once it is over */
@@ -28,33 +28,6 @@ struct cconn {
     bool answered; /* a byte of the response has come */
     int refs;
 };
-
-struct bh_http_call {
-    struct bh_link link; /* waiting, or running */
-    struct bh_http_client *client;
-    struct cconn *conn;       /* NULL: waiting */
-    struct bh_buf wire;       /* the request */
-    struct bh_http_request r; /* callbacks and options; the strings are not kept */
-    struct bh_timer timer;
-    struct bh_buf body;
-    struct bh_http_response resp;
-    bool queued; /* in waiting, and counted there */
-    bool have_head, is_head, repeatable, repeated;
-    struct bh_err err; /* for a call that ends before it starts */
-};
-
-struct bh_http_client {
-    struct bh_loop *loop;
-    struct bh_http_client_opts opts;
-    char *host, *unix_path, *server_name, *host_header, *user_agent, *bearer;
-    char name[160]; /* for messages */
-    struct bh_link idle, busy;
-    struct bh_link waiting, running;
-    size_t conns_n, waiting_n;
-    bool freeing;
-};
-
-static void start_waiting(struct bh_http_client *c);
 
 /* ---- connections ---- */
 
@@ -82,6 +55,8 @@ static void conn_over(struct cconn *k, bool hand_over)
     bh_list_del(&k->link);
     if (k->counted)
         k->client->conns_n--;
+    if (bh_list_empty(&k->client->idle) && bh_list_empty(&k->client->busy))
+        k->client->proto = BH_PROTO_UNKNOWN; /* the next server may be another */
     if (!hand_over) {
         bh_stream_set_ops(st, NULL, NULL);
         bh_stream_abort(st, NULL);
@@ -102,13 +77,13 @@ static void call_free(struct bh_http_call *call)
 {
     bh_timer_stop(&call->timer);
     bh_list_del(&call->link);
-    bh_buf_done(&call->wire);
+    (void)bh_arena_free(call->keep);
     bh_buf_done(&call->body);
     bh_free(call);
 }
 
 /* To the end of another list of the client; NULL: of none. */
-static void move(struct bh_http_call *call, struct bh_link *to)
+void bh_http_call_move(struct bh_http_call *call, struct bh_link *to)
 {
     struct bh_http_client *c = call->client;
 
@@ -120,23 +95,23 @@ static void move(struct bh_http_call *call, struct bh_link *to)
         bh_list_add_tail(to, &call->link);
 }
 
-static void call_leave(struct bh_http_call *call)
+void bh_http_call_leave(struct bh_http_call *call)
 {
     if (call->conn) {
         call->conn->call = NULL;
         call->conn = NULL;
     }
-    move(call, NULL);
+    bh_http_call_move(call, NULL);
     bh_timer_stop(&call->timer);
 }
 
-static void call_end(struct bh_http_call *call, const struct bh_http_response *resp,
-                     const struct bh_err *err)
+void bh_http_call_end(struct bh_http_call *call, const struct bh_http_response *resp,
+                      const struct bh_err *err)
 {
     void (*done)(void *, const struct bh_http_response *, const struct bh_err *) = call->r.done;
     static const struct bh_err fine;
 
-    call_leave(call);
+    bh_http_call_leave(call);
     if (done)
         done(call->r.arg, resp, err ? err : &fine);
     call_free(call);
@@ -149,15 +124,16 @@ static void call_fail(struct bh_http_call *call, const struct bh_err *err)
 
     if (k)
         conn_over(k, false);
+    bh_http2_call_detach(call);
     /* Its place is free now; whoever waits is served before the callback, which may free the
      * client. */
-    call_leave(call);
+    bh_http_call_leave(call);
     if (!c->freeing)
-        start_waiting(c);
-    call_end(call, NULL, err);
+        bh_http_client_start_waiting(c);
+    bh_http_call_end(call, NULL, err);
 }
 
-static void call_fail_text(struct bh_http_call *call, enum bh_code code, const char *text)
+void bh_http_call_fail_text(struct bh_http_call *call, enum bh_code code, const char *text)
 {
     struct bh_err e = {0};
 
@@ -172,7 +148,7 @@ static void on_call_timer(void *arg)
     if (call->err.code != BH_OK)
         call_fail(call, &call->err);
     else
-        call_fail_text(call, BH_E_TIMEOUT, "no response in time");
+        bh_http_call_fail_text(call, BH_E_TIMEOUT, "no response in time");
 }
 
 /* ---- responses ---- */
@@ -186,7 +162,7 @@ static void complete(struct cconn *k, struct bh_str rest)
     struct bh_arena *arena = k->arena;
 
     call->resp.body = bh_buf_str(&call->body);
-    call_leave(call);
+    bh_http_call_leave(call);
     if (!k->h1.head.keep_alive || rest.n > 0) {
         conn_over(k, false); /* bytes behind a response belong to nothing we asked */
     } else if (!k->counted && c->conns_n >= c->opts.conns_max) {
@@ -200,13 +176,13 @@ static void complete(struct cconn *k, struct bh_str rest)
         bh_list_add_head(&c->idle, &k->link);
         bh_timer_start(&k->idle, c->opts.idle_timeout_ms);
         bh_stream_resume(k->stream);
-        start_waiting(c);
-        call_end(call, &call->resp, NULL);
+        bh_http_client_start_waiting(c);
+        bh_http_call_end(call, &call->resp, NULL);
         (void)bh_arena_free(arena);
         return;
     }
-    start_waiting(c);
-    call_end(call, &call->resp, NULL);
+    bh_http_client_start_waiting(c);
+    bh_http_call_end(call, &call->resp, NULL);
 }
 
 static void upgraded(struct cconn *k, struct bh_str rest)
@@ -215,13 +191,13 @@ static void upgraded(struct cconn *k, struct bh_str rest)
     struct bh_stream *st = k->stream;
     struct bh_http_client *c = k->client;
 
-    call_leave(call);
+    bh_http_call_leave(call);
     conn_over(k, true);
     bh_stream_set_ops(st, NULL, NULL);
     bh_stream_unread(st, rest);
-    start_waiting(c);
+    bh_http_client_start_waiting(c);
     call->r.on_upgrade(call->r.arg, &call->resp, st);
-    call_end(call, &call->resp, NULL);
+    bh_http_call_end(call, &call->resp, NULL);
 }
 
 static void fill_response(struct cconn *k)
@@ -261,7 +237,7 @@ static bool got_body(struct cconn *k, struct bh_str data)
         return k->stream && k->call == call;
     }
     if (data.n > call->r.body_bytes_max - call->body.n) {
-        call_fail_text(call, BH_E_LIMIT, "response too large");
+        bh_http_call_fail_text(call, BH_E_LIMIT, "response too large");
         return false;
     }
     bh_buf_adds(&call->body, data);
@@ -276,7 +252,7 @@ static void got_end(struct cconn *k, struct bh_str rest)
         if (call->r.on_upgrade)
             upgraded(k, rest);
         else
-            call_fail_text(call, BH_E_PROTO, "unexpected change of protocol");
+            bh_http_call_fail_text(call, BH_E_PROTO, "unexpected change of protocol");
     } else {
         complete(k, rest);
     }
@@ -318,20 +294,24 @@ static void on_read(void *arg, struct bh_str data)
     conn_unref(k);
 }
 
+void bh_http_call_again(struct bh_http_call *call)
+{
+    call->repeated = true;
+    bh_http_call_move(call, &call->client->waiting);
+    bh_list_del(&call->link);
+    bh_list_add_head(&call->client->waiting, &call->link);
+}
+
 /* Puts the call back to the head of the queue, for a fresh connection. */
 static bool try_again(struct cconn *k)
 {
     struct bh_http_call *call = k->call;
-    struct bh_http_client *c = k->client;
 
     if (!k->reused || k->answered || !call->repeatable || call->repeated)
         return false;
-    call->repeated = true;
     call->conn = NULL;
     k->call = NULL;
-    move(call, &c->waiting);
-    bh_list_del(&call->link);
-    bh_list_add_head(&c->waiting, &call->link);
+    bh_http_call_again(call);
     return true;
 }
 
@@ -354,7 +334,7 @@ static void lost(struct cconn *k, const struct bh_err *err)
         call_fail(call, &e);
     else {
         conn_over(k, false);
-        start_waiting(c);
+        bh_http_client_start_waiting(c);
     }
 }
 
@@ -379,96 +359,6 @@ static void on_close(void *arg, const struct bh_err *err)
 }
 
 /* ---- sending ---- */
-
-static void send_call(struct bh_http_client *c, struct cconn *k, struct bh_http_call *call)
-{
-    bh_timer_stop(&k->idle);
-    bh_list_del(&k->link);
-    bh_list_add_tail(&c->busy, &k->link);
-    k->call = call;
-    k->answered = false;
-    call->conn = k;
-    move(call, &c->running);
-    bh_arena_reset(k->arena);
-    k->h1.arena = k->arena;
-    k->h1.no_body = call->is_head;
-    if (call->r.long_call && k->counted) {
-        k->counted = false;
-        c->conns_n--;
-    }
-    bh_stream_write_str(k->stream, bh_buf_str(&call->wire));
-    if (!call->repeatable || call->repeated)
-        bh_buf_done(&call->wire);
-}
-
-static struct cconn *conn_new(struct bh_http_client *c, struct bh_err *err)
-{
-    static const struct bh_stream_ops ops = {
-        .on_read = on_read, .on_eof = on_eof, .on_close = on_close};
-    struct bh_connect_opts o = {.host = c->host,
-                                .port = c->opts.port,
-                                .unix_path = c->unix_path,
-                                .tls = c->opts.tls,
-                                .server_name = c->server_name,
-                                .timeout_ms = c->opts.connect_timeout_ms};
-    struct cconn *k = bh_calloc(1, sizeof(*k));
-
-    k->stream = bh_stream_connect(c->loop, &o, &ops, k, err);
-    if (!k->stream) {
-        bh_free(k);
-        return NULL;
-    }
-    k->client = c;
-    k->refs = 1;
-    k->arena = bh_arena_new(0);
-    bh_h1_init(&k->h1, true);
-    bh_timer_init(&k->idle, c->loop, on_idle_timer, k);
-    bh_list_add_tail(&c->busy, &k->link);
-    return k;
-}
-
-/* Ends a call from the loop, as everything that tells the caller something. */
-static void fail_later(struct bh_http_call *call)
-{
-    bh_timer_start_ns(&call->timer, 0);
-}
-
-static bool start_call(struct bh_http_client *c, struct bh_http_call *call)
-{
-    struct cconn *k;
-
-    if (!bh_list_empty(&c->idle) && !call->repeated) {
-        k = bh_container(c->idle.next, struct cconn,
-                         link); /* the one used last: most likely to be alive */
-        k->reused = true;
-    } else if (call->r.long_call || c->conns_n < c->opts.conns_max) {
-        k = conn_new(c, &call->err);
-        if (!k) {
-            move(call, &c->running); /* only to be found by free */
-            fail_later(call);
-            return true;
-        }
-        k->counted = !call->r.long_call;
-        c->conns_n += k->counted;
-    } else {
-        return false;
-    }
-    send_call(c, k, call);
-    return true;
-}
-
-static void start_waiting(struct bh_http_client *c)
-{
-    bh_list_for_safe(it, &c->waiting)
-    {
-        struct bh_http_call *call = bh_container(it, struct bh_http_call, link);
-
-        if (call->err.code != BH_OK)
-            continue;
-        if (!start_call(c, call))
-            break;
-    }
-}
 
 static void put_request(struct bh_http_client *c, const struct bh_http_request *r, struct bh_buf *b)
 {
@@ -500,6 +390,124 @@ static void put_request(struct bh_http_client *c, const struct bh_http_request *
     bh_buf_adds(b, r->body);
 }
 
+static void send_call(struct bh_http_client *c, struct cconn *k, struct bh_http_call *call)
+{
+    bh_timer_stop(&k->idle);
+    bh_list_del(&k->link);
+    bh_list_add_tail(&c->busy, &k->link);
+    k->call = call;
+    k->answered = false;
+    call->conn = k;
+    bh_http_call_move(call, &c->running);
+    bh_arena_reset(k->arena);
+    k->h1.arena = k->arena;
+    k->h1.no_body = call->is_head;
+    if (call->r.long_call && k->counted) {
+        k->counted = false;
+        c->conns_n--;
+    }
+    bh_buf_clear(&c->wire);
+    put_request(c, &call->r, &c->wire);
+    bh_stream_write_str(k->stream, bh_buf_str(&c->wire));
+    if (c->wire.cap > WIRE_KEPT)
+        bh_buf_done(&c->wire);
+}
+
+static const struct bh_stream_ops conn_ops = {
+    .on_read = on_read, .on_eof = on_eof, .on_close = on_close};
+
+static void conn_init(struct cconn *k, struct bh_http_client *c)
+{
+    k->client = c;
+    k->refs = 1;
+    k->arena = bh_arena_new(0);
+    bh_h1_init(&k->h1, true);
+    bh_timer_init(&k->idle, c->loop, on_idle_timer, k);
+    bh_list_add_tail(&c->busy, &k->link);
+}
+
+static struct cconn *conn_new(struct bh_http_client *c, struct bh_err *err)
+{
+    static const char *const alpn[] = {"http/1.1", NULL};
+    struct bh_connect_opts o = {.host = c->host,
+                                .port = c->opts.port,
+                                .unix_path = c->unix_path,
+                                .tls = c->opts.tls,
+                                .server_name = c->server_name,
+                                .alpn = alpn,
+                                .timeout_ms = c->opts.connect_timeout_ms};
+    struct cconn *k = bh_calloc(1, sizeof(*k));
+
+    k->stream = bh_stream_connect(c->loop, &o, &conn_ops, k, err);
+    if (!k->stream) {
+        bh_free(k);
+        return NULL;
+    }
+    conn_init(k, c);
+    return k;
+}
+
+void bh_http_client_adopt_h1(struct bh_http_client *c, struct bh_stream *st)
+{
+    struct cconn *k = bh_calloc(1, sizeof(*k));
+
+    c->proto = BH_PROTO_H1;
+    k->stream = st;
+    bh_stream_set_ops(st, &conn_ops, k);
+    conn_init(k, c);
+    k->counted = true;
+    c->conns_n++;
+    bh_list_del(&k->link);
+    bh_list_add_head(&c->idle, &k->link);
+    bh_timer_start(&k->idle, c->opts.idle_timeout_ms);
+    bh_http_client_start_waiting(c);
+}
+
+/* Ends a call from the loop, as everything that tells the caller something. */
+void bh_http_call_fail_later(struct bh_http_call *call)
+{
+    bh_timer_start_ns(&call->timer, 0);
+}
+
+static bool start_call(struct bh_http_client *c, struct bh_http_call *call)
+{
+    struct cconn *k;
+
+    if (c->opts.http2 && c->opts.tls && c->proto != BH_PROTO_H1)
+        return bh_http2_call_start(c, call);
+    if (!bh_list_empty(&c->idle) && !call->repeated) {
+        k = bh_container(c->idle.next, struct cconn,
+                         link); /* the one used last: most likely to be alive */
+        k->reused = true;
+    } else if (call->r.long_call || c->conns_n < c->opts.conns_max) {
+        k = conn_new(c, &call->err);
+        if (!k) {
+            bh_http_call_move(call, &c->running); /* only to be found by free */
+            bh_http_call_fail_later(call);
+            return true;
+        }
+        k->counted = !call->r.long_call;
+        c->conns_n += k->counted;
+    } else {
+        return false;
+    }
+    send_call(c, k, call);
+    return true;
+}
+
+void bh_http_client_start_waiting(struct bh_http_client *c)
+{
+    bh_list_for_safe(it, &c->waiting)
+    {
+        struct bh_http_call *call = bh_container(it, struct bh_http_call, link);
+
+        if (call->err.code != BH_OK)
+            continue;
+        if (!start_call(c, call))
+            break;
+    }
+}
+
 /* What would change the meaning of the request line. */
 static bool line_ok(const struct bh_http_request *r)
 {
@@ -515,28 +523,43 @@ static bool is_repeatable(struct bh_str method)
            bh_str_eqc(method, "DELETE") || bh_str_eqc(method, "OPTIONS");
 }
 
+static void keep_request(struct bh_http_call *call, const struct bh_http_request *r)
+{
+    struct bh_arena *a = bh_arena_new(0);
+    struct bh_http_header *h = bh_new_n(a, struct bh_http_header, r->headers_n + 1);
+
+    for (size_t i = 0; i < r->headers_n; i++)
+        h[i] = (struct bh_http_header){bh_str_dup(a, r->headers[i].name),
+                                       bh_str_dup(a, r->headers[i].value)};
+    call->keep = a;
+    call->r = *r;
+    call->r.method = bh_str_dup(a, r->method);
+    call->r.target = bh_str_dup(a, r->target);
+    call->r.body = bh_str_dup(a, r->body);
+    call->r.headers = h;
+}
+
 struct bh_http_call *bh_http_call_start(struct bh_http_client *c, const struct bh_http_request *r)
 {
     struct bh_http_call *call = bh_calloc(1, sizeof(*call));
     int timeout = r->timeout_ms ? r->timeout_ms : c->opts.response_timeout_ms;
 
     call->client = c;
-    call->r = *r;
+    keep_request(call, r);
     if (call->r.body_bytes_max == 0)
         call->r.body_bytes_max = BH_HTTP_RESPONSE_BYTES_MAX;
     call->body.max = call->r.body_bytes_max;
     call->is_head = bh_str_eqc(r->method, "HEAD");
     call->repeatable = is_repeatable(r->method);
     bh_timer_init(&call->timer, c->loop, on_call_timer, call);
-    move(call, &c->waiting);
-    put_request(c, r, &call->wire);
+    bh_http_call_move(call, &c->waiting);
     if (!line_ok(r))
         (void)bh_err_set(&call->err, BH_E_BAD_REQUEST, "%s: unusable request target or method",
                          c->name);
     else if (c->waiting_n > c->opts.waiting_max)
         (void)bh_err_set(&call->err, BH_E_BUSY, "%s: too many requests wait", c->name);
     if (call->err.code != BH_OK) {
-        fail_later(call);
+        bh_http_call_fail_later(call);
         return call;
     }
     if (timeout > 0)
@@ -545,7 +568,7 @@ struct bh_http_call *bh_http_call_start(struct bh_http_client *c, const struct b
     if (r->long_call)
         (void)start_call(c, call);
     else
-        start_waiting(c);
+        bh_http_client_start_waiting(c);
     return call;
 }
 
@@ -558,20 +581,24 @@ void bh_http_call_cancel(struct bh_http_call *call)
     c = call->client;
     if (call->conn)
         conn_over(call->conn, false);
-    call_leave(call);
+    bh_http2_call_detach(call);
+    bh_http_call_leave(call);
     call_free(call);
     if (!c->freeing)
-        start_waiting(c);
+        bh_http_client_start_waiting(c);
 }
 
 void bh_http_call_pause(struct bh_http_call *call)
 {
+    call->paused = true;
     if (call->conn && call->conn->stream)
         bh_stream_pause(call->conn->stream);
 }
 
 void bh_http_call_resume(struct bh_http_call *call)
 {
+    call->paused = false;
+    bh_http2_call_resume(call);
     if (call->conn && call->conn->stream)
         bh_stream_resume(call->conn->stream);
 }
@@ -629,6 +656,7 @@ struct bh_http_client *bh_http_client_new(struct bh_loop *l, const struct bh_htt
     bh_list_init(&c->busy);
     bh_list_init(&c->waiting);
     bh_list_init(&c->running);
+    bh_list_init(&c->h2conns);
     return c;
 }
 
@@ -657,6 +685,8 @@ struct bh_http_client *bh_http_client_free(struct bh_http_client *c)
     cancel_all(c, &c->waiting);
     drop_conns(&c->idle);
     drop_conns(&c->busy);
+    bh_http2_client_drop(c);
+    bh_buf_done(&c->wire);
     (void)bh_tls_unref(c->opts.tls);
     bh_free(c->host);
     bh_free(c->unix_path);

@@ -102,14 +102,18 @@ const struct bh_str *bh_http_header_get(const struct bh_http_exchange *x, struct
 
 bool bh_http_gone(const struct bh_http_exchange *x)
 {
-    return of_const(x)->conn->stream == NULL;
+    const struct bh_http_x *m = of_const(x);
+
+    return m->conn->stream == NULL || (m->over_h2 && !m->h2);
 }
 
 size_t bh_http_queued(const struct bh_http_exchange *x)
 {
-    const struct bh_http_conn *c = of_const(x)->conn;
+    const struct bh_http_x *m = of_const(x);
 
-    return c->stream ? bh_stream_queued(c->stream) : 0;
+    if (bh_http_gone(x))
+        return 0;
+    return m->over_h2 ? bh_http2_queued(m) : bh_stream_queued(m->conn->stream);
 }
 
 void bh_http_on_close(struct bh_http_exchange *pub, void (*fn)(void *arg), void *arg)
@@ -138,14 +142,14 @@ void bh_http_x_tell_close(struct bh_http_x *x)
 
 /* ---- writing ---- */
 
-static void drop_parts(const struct bh_part *parts, size_t n)
+void bh_http_parts_drop(const struct bh_part *parts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (parts[i].release)
             parts[i].release(parts[i].ref);
 }
 
-static size_t parts_bytes(const struct bh_part *parts, size_t n)
+size_t bh_http_parts_bytes(const struct bh_part *parts, size_t n)
 {
     size_t sum = 0;
 
@@ -154,8 +158,7 @@ static size_t parts_bytes(const struct bh_part *parts, size_t n)
     return sum;
 }
 
-/* Headers that frame the message are ours to write. */
-static bool ours(struct bh_str name)
+bool bh_http_header_is_ours(struct bh_str name)
 {
     return bh_str_eq_nocase(name, BH_S("content-length")) ||
            bh_str_eq_nocase(name, BH_S("transfer-encoding")) ||
@@ -173,7 +176,7 @@ static void put_head(struct bh_buf *b, struct bh_http_server *s, int status,
     bh_buf_adds(b, BH_S("\r\nDate: "));
     bh_buf_addz(b, bh_http_server_date(s));
     for (size_t i = 0; i < hn; i++) {
-        if (ours(h[i].name) || !bh_h1_header_ok(h[i].name, h[i].value))
+        if (bh_http_header_is_ours(h[i].name) || !bh_h1_header_ok(h[i].name, h[i].value))
             continue;
         bh_buf_adds(b, BH_S("\r\n"));
         bh_buf_adds(b, h[i].name);
@@ -196,7 +199,7 @@ static void put_connection(struct bh_buf *b, struct bh_http_x *x)
 
 static bool may_answer(struct bh_http_x *x)
 {
-    return x->conn->stream != NULL && x->conn->server != NULL;
+    return x->conn->stream != NULL && x->conn->server != NULL && (!x->over_h2 || x->h2);
 }
 
 void bh_http_respond(struct bh_http_exchange *pub, int status, const struct bh_http_header *h,
@@ -206,7 +209,9 @@ void bh_http_respond(struct bh_http_exchange *pub, int status, const struct bh_h
 
     bh_assert(!x->finished && !x->started);
     if (!may_answer(x)) {
-        drop_parts(parts, pn);
+        bh_http_parts_drop(parts, pn);
+    } else if (x->over_h2) {
+        bh_http2_respond(x, status, h, hn, parts, pn);
     } else {
         struct bh_buf *b = &x->conn->server->head;
         bool bodiless = status == 204 || status == 304 || status < 200;
@@ -215,12 +220,12 @@ void bh_http_respond(struct bh_http_exchange *pub, int status, const struct bh_h
         put_connection(b, x);
         if (!bodiless) {
             bh_buf_adds(b, BH_S("\r\nContent-Length: "));
-            bh_buf_add_u64(b, parts_bytes(parts, pn));
+            bh_buf_add_u64(b, bh_http_parts_bytes(parts, pn));
         }
         bh_buf_adds(b, BH_S("\r\n\r\n"));
         bh_stream_write_str(x->conn->stream, bh_buf_str(b));
         if (x->head_only || bodiless)
-            drop_parts(parts, pn);
+            bh_http_parts_drop(parts, pn);
         else
             bh_stream_write(x->conn->stream, parts, pn);
     }
@@ -237,6 +242,10 @@ void bh_http_stream_start(struct bh_http_exchange *pub, int status, const struct
     x->started = true;
     if (!may_answer(x))
         return;
+    if (x->over_h2) {
+        bh_http2_stream_start(x, status, h, hn);
+        return;
+    }
     b = &x->conn->server->head;
     x->chunked = x->minor > 0;
     if (!x->chunked)
@@ -254,13 +263,17 @@ void bh_http_stream_write(struct bh_http_exchange *pub, const struct bh_part *pa
 {
     static const char digits[] = "0123456789abcdef";
     struct bh_http_x *x = of(pub);
-    size_t n = parts_bytes(parts, pn);
+    size_t n = bh_http_parts_bytes(parts, pn);
     char line[20];
     size_t at = sizeof(line);
 
     bh_assert(!x->finished && x->started);
     if (!may_answer(x) || x->head_only || n == 0) { /* an empty chunk would end the body */
-        drop_parts(parts, pn);
+        bh_http_parts_drop(parts, pn);
+        return;
+    }
+    if (x->over_h2) {
+        bh_http2_stream_write(x, parts, pn);
         return;
     }
     if (!x->chunked) {
@@ -283,7 +296,9 @@ void bh_http_stream_end(struct bh_http_exchange *pub)
     struct bh_http_x *x = of(pub);
 
     bh_assert(!x->finished && x->started);
-    if (may_answer(x) && x->chunked && !x->head_only)
+    if (may_answer(x) && x->over_h2)
+        bh_http2_stream_end(x);
+    else if (may_answer(x) && x->chunked && !x->head_only)
         bh_stream_write_str(x->conn->stream, BH_S("0\r\n\r\n"));
     bh_http_exchange_done(x);
 }
@@ -293,6 +308,8 @@ void bh_http_stream_abort(struct bh_http_exchange *pub)
     struct bh_http_x *x = of(pub);
 
     bh_assert(!x->finished && x->started);
+    if (may_answer(x) && x->over_h2)
+        bh_http2_stream_abort(x);
     x->conn->close_after = true; /* what was written goes out, the last chunk does not */
     bh_http_exchange_done(x);
 }
@@ -305,7 +322,10 @@ struct bh_stream *bh_http_upgrade(struct bh_http_exchange *pub, int status,
     struct bh_stream *st = c->stream;
 
     bh_assert(!x->finished && !x->started);
-    if (may_answer(x)) {
+    if (may_answer(x) && x->over_h2) {
+        bh_http2_refuse_upgrade(x);
+        st = NULL;
+    } else if (may_answer(x)) {
         struct bh_buf *b = &c->server->head;
 
         put_head(b, c->server, status, h, hn);

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "net/h2.h"
 
 static void input(struct bh_http_conn *c, struct bh_str data);
 
@@ -37,6 +38,7 @@ void bh_http_conn_unref(struct bh_http_conn *c)
 {
     if (--c->refs > 0)
         return;
+    (void)bh_h2_free(c->h2);
     bh_h1_done(&c->h1);
     bh_buf_done(&c->in);
     bh_free(c->peer_text);
@@ -70,14 +72,27 @@ static void drain_check(void *arg)
     server_unref(s);
 }
 
-/* The body of the connection's request is nobody's memory problem any more. */
-static void uncount_body(struct bh_http_conn *c)
+void bh_http_x_uncount(struct bh_http_x *x)
 {
-    if (!c->server || !c->cur)
+    struct bh_http_server *s = x->conn->server;
+
+    if (!s)
         return;
-    bh_assert(c->server->bodies_bytes >= c->cur->counted);
-    c->server->bodies_bytes -= c->cur->counted;
-    c->cur->counted = 0;
+    bh_assert(s->bodies_bytes >= x->counted);
+    s->bodies_bytes -= x->counted;
+    x->counted = 0;
+}
+
+static void uncount_all(struct bh_http_conn *c)
+{
+    if (c->cur)
+        bh_http_x_uncount(c->cur);
+    if (!c->h2)
+        return;
+    bh_list_for(it, &c->xs)
+    {
+        bh_http_x_uncount(bh_container(it, struct bh_http_x, h2_link));
+    }
 }
 
 void bh_http_conn_detach(struct bh_http_conn *c)
@@ -86,7 +101,7 @@ void bh_http_conn_detach(struct bh_http_conn *c)
 
     if (!c->stream)
         return;
-    uncount_body(c);
+    uncount_all(c);
     c->stream = NULL;
     c->server = NULL; /* it may go before the exchanges that are still with handlers */
     bh_timer_stop(&c->timer);
@@ -103,12 +118,14 @@ void bh_http_conn_detach(struct bh_http_conn *c)
 
 /* An exchange whose request never became complete is ours to drop; one that is with the handler is
  * told. */
-static void conn_gone(struct bh_http_conn *c)
+void bh_http_conn_gone(struct bh_http_conn *c)
 {
     struct bh_http_x *x = c->cur;
 
     c->refs++;
     bh_http_conn_detach(c);
+    if (c->h2)
+        bh_http2_gone(c);
     if (x && !c->answering) {
         c->cur = NULL;
         bh_http_unref(&x->pub);
@@ -124,7 +141,7 @@ static void on_close(void *arg, const struct bh_err *err)
 
     if (err->code != BH_OK)
         bh_log(BH_DEBUG, "http connection ended", BH_CSTR("why", err->msg));
-    conn_gone(c);
+    bh_http_conn_gone(c);
 }
 
 /* Deadlines move with every request; the timer does not, it looks again when it fires too early. */
@@ -152,7 +169,8 @@ static void fail(struct bh_http_conn *c, int status)
     BH_AUTO_BUF b = {0};
     const char *text = bh_http_status_text(status);
 
-    uncount_body(c);
+    if (x)
+        bh_http_x_uncount(x);
     c->cur = NULL;
     c->close_after = true;
     if (x)
@@ -173,6 +191,10 @@ static void on_timer(void *arg)
     bool stuck = bh_stream_queued(c->stream) > 0 && sent == c->sent_seen;
     struct bh_err e = {0};
 
+    if (c->h2) {
+        bh_http2_tick(c);
+        return;
+    }
     if (now < c->deadline_ns) {
         bh_timer_start_ns(&c->timer, c->deadline_ns - now);
         return;
@@ -408,9 +430,13 @@ void bh_http_exchange_done(struct bh_http_x *x)
 {
     struct bh_http_conn *c = x->conn;
 
+    if (x->over_h2) {
+        bh_http2_x_done(x);
+        return;
+    }
     x->finished = true;
     bh_assert(c->cur == x);
-    uncount_body(c);
+    bh_http_x_uncount(x);
     c->cur = NULL;
     c->answering = false;
     c->refs++;
@@ -459,10 +485,8 @@ static void copy_peer(struct bh_http_conn *c, const struct bh_stream_peer *p)
     c->peer.orgs.p = orgs;
 }
 
-void bh_http_server_adopt(struct bh_http_server *s, struct bh_stream *st)
+static struct bh_http_conn *adopt(struct bh_http_server *s, struct bh_stream *st)
 {
-    static const struct bh_stream_ops ops = {
-        .on_read = on_read, .on_eof = on_eof, .on_drain = on_drain, .on_close = on_close};
     struct bh_http_conn *c = bh_calloc(1, sizeof(*c));
 
     c->server = s;
@@ -474,10 +498,29 @@ void bh_http_server_adopt(struct bh_http_server *s, struct bh_stream *st)
     copy_peer(c, bh_stream_peer(st));
     bh_h1_init(&c->h1, false);
     bh_timer_init(&c->timer, s->loop, on_timer, c);
-    bh_stream_set_ops(st, &ops, c);
-    set_deadline(c, s->opts.header_timeout_ms);
     if (s->draining)
         bh_stream_close(st);
+    return c;
+}
+
+void bh_http2_adopt(struct bh_http_server *s, struct bh_stream *st)
+{
+    bh_http2_begin(adopt(s, st));
+}
+
+void bh_http_server_adopt(struct bh_http_server *s, struct bh_stream *st)
+{
+    static const struct bh_stream_ops ops = {
+        .on_read = on_read, .on_eof = on_eof, .on_drain = on_drain, .on_close = on_close};
+    struct bh_http_conn *c;
+
+    if (bh_str_eqc(bh_stream_peer(st)->alpn, "h2")) {
+        bh_http2_adopt(s, st);
+        return;
+    }
+    c = adopt(s, st);
+    bh_stream_set_ops(st, &ops, c);
+    set_deadline(c, s->opts.header_timeout_ms);
 }
 
 static void on_accept(void *arg, struct bh_stream *st)
@@ -552,6 +595,20 @@ static void close_listeners(struct bh_http_server *s)
     s->listeners_n = 0;
 }
 
+/* An exchange that is with its handler and has not heard of the end. */
+static struct bh_http_x *untold(struct bh_http_conn *c)
+{
+    if (c->h2)
+        bh_list_for(it, &c->xs)
+        {
+            struct bh_http_x *x = bh_container(it, struct bh_http_x, h2_link);
+
+            if (x->with_handler && !x->finished && x->on_close && !x->told_close)
+                return x;
+        }
+    return c->answering && c->cur->on_close && !c->cur->told_close ? c->cur : NULL;
+}
+
 void bh_http_server_drain(struct bh_http_server *s, int timeout_ms, void (*done)(void *arg),
                           void *arg)
 {
@@ -564,7 +621,9 @@ void bh_http_server_drain(struct bh_http_server *s, int timeout_ms, void (*done)
     {
         struct bh_http_conn *c = bh_container(it, struct bh_http_conn, link);
 
-        if (!c->answering && bh_h1_idle(&c->h1))
+        if (c->h2)
+            bh_http2_drain(c);
+        else if (!c->answering && bh_h1_idle(&c->h1))
             bh_stream_close(
                 c->stream); /* its end comes later, from the loop: the list stays as it is */
     }
@@ -574,10 +633,10 @@ void bh_http_server_drain(struct bh_http_server *s, int timeout_ms, void (*done)
         again = false;
         bh_list_for(it, &s->conns)
         {
-            struct bh_http_conn *c = bh_container(it, struct bh_http_conn, link);
+            struct bh_http_x *x = untold(bh_container(it, struct bh_http_conn, link));
 
-            if (c->answering && c->cur->on_close && !c->cur->told_close) {
-                bh_http_x_tell_close(c->cur);
+            if (x) {
+                bh_http_x_tell_close(x);
                 again = true;
                 break;
             }
@@ -603,7 +662,7 @@ struct bh_http_server *bh_http_server_free(struct bh_http_server *s)
 
         bh_stream_set_ops(st, NULL, NULL);
         bh_stream_abort(st, NULL);
-        conn_gone(c);
+        bh_http_conn_gone(c);
     }
     while (!bh_list_empty(&s->spare)) {
         struct bh_http_x *x = bh_container(s->spare.next, struct bh_http_x, spare_link);

@@ -17,7 +17,6 @@
 #include "base/fs.h"
 #include "base/limits.h"
 
-#define SEG_ROOM       2000 /* smallest copied segment; with its head about 2 KiB */
 #define IOV_MAX_USED   64
 #define FLUSH_TURN_MAX ((size_t)4 << 20) /* bytes for one stream before others get their turn */
 #define READ_TURNS     4
@@ -45,20 +44,6 @@ static void on_timer(void *arg)
     case BH_ST_DEAD:
         break;
     }
-}
-
-static void drop_queue(struct bh_stream *s)
-{
-    while (s->q_first) {
-        struct bh_seg *g = s->q_first;
-
-        s->q_first = g->next;
-        if (g->release)
-            g->release(g->ref);
-        bh_free(g);
-    }
-    s->q_last = &s->q_first;
-    s->queued = 0;
 }
 
 static void stream_unref(struct bh_stream *s)
@@ -92,7 +77,7 @@ static void drop_with_loop(struct bh_link *lk)
 
     s->state = BH_ST_DEAD;
     let_go(s);
-    drop_queue(s);
+    bh_segs_done(&s->queue);
     bh_stream_tls_stop(s);
     s->refs = 1;
     stream_unref(s);
@@ -108,7 +93,6 @@ struct bh_stream *bh_stream_new(struct bh_loop *l, const struct bh_stream_ops *o
     s->arg = arg;
     s->fd = -1;
     s->refs = 1;
-    s->q_last = &s->q_first;
     s->low = BH_STREAM_LOW_BYTES;
     s->high = BH_STREAM_HIGH_BYTES;
     bh_timer_init(&s->timer, l, on_timer, s);
@@ -234,35 +218,13 @@ void bh_stream_opened(struct bh_stream *s)
         bh_listener_stream_opened(s);
     else if (s->ops.on_open)
         s->ops.on_open(s->arg);
-    if (s->state == BH_ST_OPEN && (s->queued > 0 || s->shut_wanted)) {
+    if (s->state == BH_ST_OPEN && (s->queue.bytes > 0 || s->shut_wanted)) {
         s->flush_wanted = true;
         bh_stream_kick(s);
     }
 }
 
 /* ---- writing ---- */
-
-void bh_stream_consumed(struct bh_stream *s, size_t n)
-{
-    bh_assert(n <= s->queued);
-    s->queued -= n;
-    while (s->q_first) { /* empty segments go, too, or their release would wait for later bytes */
-        struct bh_seg *g = s->q_first;
-        size_t k = n < g->n ? n : g->n;
-
-        g->p += k;
-        g->n -= k;
-        n -= k;
-        if (g->n > 0)
-            break;
-        s->q_first = g->next;
-        if (!s->q_first)
-            s->q_last = &s->q_first;
-        if (g->release)
-            g->release(g->ref);
-        bh_free(g);
-    }
-}
 
 /* Sends what it can. Returns bytes taken by the kernel, or -1 when blocked or failed (see
  * s->state). */
@@ -292,14 +254,14 @@ static ssize_t send_plain(struct bh_stream *s)
     size_t n = 0;
     ssize_t r;
 
-    for (struct bh_seg *g = s->q_first; g && n < IOV_MAX_USED; g = g->next)
+    for (struct bh_seg *g = s->queue.first; g && n < IOV_MAX_USED; g = g->next)
         if (g->n > 0) {
             memcpy(&iov[n].iov_base, &g->p, sizeof(g->p)); /* sendmsg only reads */
             iov[n++].iov_len = g->n;
         }
     r = n > 0 ? send_iov(s, iov, n) : 0;
     if (r >= 0)
-        bh_stream_consumed(s, (size_t)r);
+        bh_segs_consume(&s->queue, (size_t)r);
     return r;
 }
 
@@ -332,7 +294,7 @@ static ssize_t send_cipher(struct bh_stream *s)
 
 size_t bh_stream_queued(const struct bh_stream *s)
 {
-    return s->queued + (s->cipher.n - s->cipher_at);
+    return s->queue.bytes + (s->cipher.n - s->cipher_at);
 }
 
 uint64_t bh_stream_sent(const struct bh_stream *s)
@@ -359,7 +321,7 @@ static void flush(struct bh_stream *s)
     s->flush_wanted = false;
     if (s->state == BH_ST_DEAD || s->state == BH_ST_CONNECTING || s->write_blocked)
         return;
-    while (bh_stream_queued(s) > 0 || s->q_first) {
+    while (bh_stream_queued(s) > 0 || s->queue.first) {
         ssize_t r = s->ssl ? send_cipher(s) : send_plain(s);
 
         if (s->state == BH_ST_DEAD)
@@ -395,32 +357,6 @@ static void flush(struct bh_stream *s)
     }
 }
 
-static void add_copied(struct bh_stream *s, struct bh_str d)
-{
-    struct bh_seg *last = s->q_first ? bh_container(s->q_last, struct bh_seg, next) : NULL;
-    size_t k, cap;
-
-    if (last && last->cap > 0) {
-        char *end = last->room + (size_t)(last->p - last->room) + last->n;
-
-        k = d.n < last->cap ? d.n : last->cap;
-        memcpy(end, d.p, k);
-        last->n += k;
-        last->cap -= k;
-        d.p += k;
-        d.n -= k;
-    }
-    if (d.n == 0)
-        return;
-    cap = d.n < SEG_ROOM ? SEG_ROOM : d.n;
-    last = bh_malloc(sizeof(*last) + cap);
-    *last = (struct bh_seg){.n = d.n, .cap = cap - d.n};
-    last->p = last->room;
-    memcpy(last->room, d.p, d.n);
-    *s->q_last = last;
-    s->q_last = &last->next;
-}
-
 static bool writable(const struct bh_stream *s)
 {
     return s->state <= BH_ST_OPEN && !s->shut_wanted;
@@ -436,22 +372,11 @@ void bh_stream_write(struct bh_stream *s, const struct bh_part *parts, size_t n)
                 pt->release(pt->ref);
             continue;
         }
-        if (!pt->release) {
-            if (pt->data.n > 0)
-                add_copied(s, pt->data);
-        } else {
-            struct bh_seg *g = bh_malloc(sizeof(*g));
-
-            *g = (struct bh_seg){
-                .p = pt->data.p, .n = pt->data.n, .release = pt->release, .ref = pt->ref};
-            *s->q_last = g;
-            s->q_last = &g->next;
-        }
-        s->queued += pt->data.n;
+        bh_segs_add(&s->queue, pt);
     }
     if (!writable(s))
         return;
-    if (s->queued > BH_STREAM_QUEUE_BYTES_MAX) {
+    if (s->queue.bytes > BH_STREAM_QUEUE_BYTES_MAX) {
         bh_stream_fail(s, BH_E_LIMIT, 0, "too much queued for");
         return;
     }
@@ -624,7 +549,7 @@ void bh_stream_on_io(void *arg, unsigned events)
         bh_stream_tls_handshake(s);
         if (s->state == BH_ST_DEAD)
             return;
-        if (s->cipher.n > 0 || s->queued > 0) {
+        if (s->cipher.n > 0 || s->queue.bytes > 0) {
             s->flush_wanted = true;
             bh_stream_kick(s);
         }
@@ -653,7 +578,7 @@ static void kick(void *arg)
         void (*on_close)(void *, const struct bh_err *) = s->ops.on_close;
 
         s->ops = (struct bh_stream_ops){0};
-        drop_queue(s);
+        bh_segs_done(&s->queue);
         bh_stream_tls_stop(s);
         if (on_close)
             on_close(s->arg, &s->why);

@@ -85,6 +85,7 @@ struct bh_connect_opts {
         *unix_path;     /* instead of host and port; a leading '@' means the abstract namespace */
     struct bh_tls *tls; /* NULL: plain. Referenced */
     const char *server_name; /* TLS: name checked and sent as SNI; NULL: host */
+    const char *const *alpn; /* TLS: instead of those of tls; static. NULL: those */
     int timeout_ms;          /* until on_open; 0: BH_CONNECT_TIMEOUT_MS */
 };
 /* Starts connecting; on_open or on_close follows. NULL only when the loop is virtual or the options

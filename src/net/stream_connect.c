@@ -21,6 +21,7 @@
 struct bh_resolve {
     struct bh_stream *s; /* NULL: the stream is gone */
     char *host, *server_name;
+    const char *const *alpn;
     char port[16];
     struct bh_tls *tls;
     bool at_worker;
@@ -80,7 +81,7 @@ static void connected(struct bh_stream *s)
     if (!r->tls)
         bh_stream_opened(s);
     else
-        (void)bh_stream_tls_start(s, r->tls, r->server_name);
+        (void)bh_stream_tls_start(s, r->tls, r->server_name, r->alpn);
     resolve_free(r);
 }
 
@@ -220,6 +221,7 @@ struct bh_stream *bh_stream_connect(struct bh_loop *l, const struct bh_connect_o
         const char *name = o->server_name ? o->server_name : o->host;
 
         r->tls = bh_tls_ref(o->tls);
+        r->alpn = o->alpn;
         r->server_name = name ? bh_strdup_c(bh_s(name)) : NULL;
     }
     s->resolve = r;

@@ -3,6 +3,7 @@
 #define BH_NET_STREAM_INT_H
 
 #include "net/loop_int.h"
+#include "net/segs.h"
 #include "net/stream.h"
 
 #include "base/buf.h"
@@ -19,18 +20,6 @@ enum bh_stream_state {
     BH_ST_DEAD,    /* on_close is due */
 };
 
-/* One entry of the write queue: referenced bytes, or copied ones in room that directly follows (so
- * that further small writes join them). */
-struct bh_seg {
-    struct bh_seg *next;
-    const char *p;
-    size_t n;   /* bytes left, from p */
-    size_t cap; /* copied: room after the bytes; referenced: 0 */
-    void (*release)(void *ref);
-    void *ref;
-    char room[];
-};
-
 struct bh_stream {
     struct bh_link link; /* of the loop */
     struct bh_loop *loop;
@@ -44,9 +33,8 @@ struct bh_stream {
     bool kick_pending, flush_wanted, pump_wanted;
     bool read_eof, shut_wanted, shut_done;
     bool above_high;
-    bool write_blocked; /* the kernel takes no more for now */
-    struct bh_seg *q_first, **q_last;
-    size_t queued;
+    bool write_blocked;   /* the kernel takes no more for now */
+    struct bh_segs queue; /* plain bytes */
     uint64_t sent;
     size_t low, high;
     struct bh_buf unread;
@@ -78,11 +66,11 @@ void bh_stream_opened(struct bh_stream *s); /* connected, TLS done: tells the ow
 void bh_stream_on_io(void *arg, unsigned events);
 void bh_stream_rewant(struct bh_stream *s);
 ssize_t bh_stream_recv(struct bh_stream *s, void *p, size_t n); /* recv(2) without EINTR */
-void bh_stream_consumed(struct bh_stream *s, size_t n); /* n bytes leave the front of the queue */
 void bh_stream_fill_peer(struct bh_stream *s);
 
 /* stream_tls.c */
-bool bh_stream_tls_start(struct bh_stream *s, struct bh_tls *t, const char *server_name);
+bool bh_stream_tls_start(struct bh_stream *s, struct bh_tls *t, const char *server_name,
+                         const char *const *alpn);
 void bh_stream_tls_stop(struct bh_stream *s); /* frees */
 void bh_stream_tls_handshake(struct bh_stream *s);
 /* Like bh_stream_recv; -1 with errno EAGAIN, 0 at an orderly end, -2 when the stream has been

@@ -79,7 +79,7 @@ static void take(struct bh_listener *ln, int fd)
         return;
     }
     bh_timer_start(&s->timer, ln->handshake_ms);
-    (void)bh_stream_tls_start(s, ln->tls, NULL);
+    (void)bh_stream_tls_start(s, ln->tls, NULL, NULL);
 }
 
 static void on_ready(void *arg, unsigned events)

@@ -176,19 +176,28 @@ static int select_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_n
     return SSL_TLSEXT_ERR_OK;
 }
 
-static int load_alpn(struct bh_tls *t, const char *const *list, struct bh_err *err)
+/* The list as it goes over the wire, into out (ALPN_WIRE_MAX); 0: none, or too long. */
+static unsigned put_alpn(const char *const *list, unsigned char *out)
 {
+    unsigned n = 0;
+
     for (; list && *list; list++) {
         struct bh_str s = bh_s(*list);
 
-        if (s.n == 0 || s.n > 255 || t->alpn_n + 1 + s.n > ALPN_WIRE_MAX)
-            return bh_err_set(err, BH_E_LIMIT, "TLS: protocol list too long");
-        t->alpn[t->alpn_n++] = (unsigned char)s.n;
-        memcpy(t->alpn + t->alpn_n, s.p, s.n);
-        t->alpn_n += (unsigned)s.n;
+        if (s.n == 0 || s.n > 255 || n + 1 + s.n > ALPN_WIRE_MAX)
+            return 0;
+        out[n++] = (unsigned char)s.n;
+        memcpy(out + n, s.p, s.n);
+        n += (unsigned)s.n;
     }
+    return n;
+}
+
+static int load_alpn(struct bh_tls *t, const char *const *list, struct bh_err *err)
+{
+    t->alpn_n = put_alpn(list, t->alpn);
     if (t->alpn_n == 0)
-        return 0;
+        return list && *list ? bh_err_set(err, BH_E_LIMIT, "TLS: protocol list too long") : 0;
     if (t->server)
         SSL_CTX_set_alpn_select_cb(t->ctx, select_alpn, t);
     else if (SSL_CTX_set_alpn_protos(t->ctx, t->alpn, t->alpn_n) != 0)
@@ -289,9 +298,12 @@ static bool expect_name(struct bh_stream *s, const char *name)
     return SSL_set1_host(s->ssl, name) == 1;
 }
 
-bool bh_stream_tls_start(struct bh_stream *s, struct bh_tls *t, const char *server_name)
+bool bh_stream_tls_start(struct bh_stream *s, struct bh_tls *t, const char *server_name,
+                         const char *const *alpn)
 {
     BIO *b = BIO_new(bio_method);
+    unsigned char protos[ALPN_WIRE_MAX];
+    unsigned protos_n = put_alpn(alpn, protos);
 
     s->tls = bh_tls_ref(t);
     s->ssl = SSL_new(t->ctx);
@@ -303,6 +315,8 @@ bool bh_stream_tls_start(struct bh_stream *s, struct bh_tls *t, const char *serv
         SSL_set_accept_state(s->ssl);
     } else {
         SSL_set_connect_state(s->ssl);
+        if (protos_n > 0)
+            (void)SSL_set_alpn_protos(s->ssl, protos, protos_n);
         if (server_name && server_name[0] && !expect_name(s, server_name)) {
             ERR_clear_error();
             bh_stream_fail(s, BH_E_BAD_REQUEST, 0, "unusable TLS server name for");
@@ -467,7 +481,7 @@ static bool encrypt(struct bh_stream *s, const char *p, size_t n)
     ERR_clear_error();
     r = SSL_write(s->ssl, p, (int)n);
     if (r > 0) {
-        bh_stream_consumed(s, (size_t)r);
+        bh_segs_consume(&s->queue, (size_t)r);
         return true;
     }
     ERR_clear_error();
@@ -480,9 +494,9 @@ bool bh_stream_tls_encrypt(struct bh_stream *s)
     bh_assert(s->cipher.n == 0);
     if (s->state == BH_ST_HANDSHAKE)
         return true;
-    bh_stream_consumed(s, 0);
-    while (s->queued > 0 && s->cipher.n < CIPHER_TURN) {
-        struct bh_seg *g = s->q_first;
+    bh_segs_consume(&s->queue, 0);
+    while (s->queue.bytes > 0 && s->cipher.n < CIPHER_TURN) {
+        struct bh_seg *g = s->queue.first;
         size_t n = 0;
 
         if (g->n >= RECORD || !g->next) { /* no gathering needed; small writes mostly come here */
