@@ -256,7 +256,7 @@ class File:
             elif "=" in a:
                 key, v = a.split("=", 1)
                 if key not in ("proto", "default", "enum", "min", "max", "maxlen", "maxitems", "format", "patch", "key",
-                               "list", "keys", "map", "struct", "gate", "gotype", "doc"):
+                               "list", "keys", "map", "struct", "gate", "gotype", "keytype", "doc"):
                     self.bad(n, "unknown attribute '%s'" % key)
                 f.attrs[key] = v
             elif a in ("always", "inline", "required", "immutable", "typed"):
@@ -652,7 +652,7 @@ def go_type(x):
     if x.shape == "BH_LIST":
         return "[]" + t
     if x.shape == "BH_MAP":
-        return "map[string]" + t
+        return "map[%s]%s" % (x.attrs.get("keytype", "string"), t)
     return t
 
 

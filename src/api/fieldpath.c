@@ -85,8 +85,13 @@ bool bh_place_item(struct bh_arena *a, const struct bh_field *f, enum bh_at form
 
         if (!v) {
             const struct bh_field *kf = f->msg ? bh_type_field(f->msg, f->map_keys[i]) : NULL;
+            struct bh_str text = kf ? kf->def : (struct bh_str){0};
 
-            if (!kf || !kf->def.p || bh_jv_parse(a, kf->def, NULL, &def, NULL) < 0)
+            /* Upstream's schemas give a default to what is always written, which the kind's own
+             * defaulting knows nothing of: the zero of its type. */
+            if (kf && !text.p && kf->flags & BH_F_ALWAYS)
+                text = kf->type == BH_T_INT32 || kf->type == BH_T_INT64 ? BH_S("0") : BH_S("\"\"");
+            if (!text.p || bh_jv_parse(a, text, NULL, &def, NULL) < 0)
                 continue;
             v = &def;
         }

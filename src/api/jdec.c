@@ -463,7 +463,7 @@ static void *map_add(struct dec *d, struct map_dec *m, const struct bh_field *f,
 static int map_entries(struct dec *d, const struct bh_field *f, struct map_dec *m,
                        const struct frame *at, struct bh_err *err)
 {
-    struct bh_str go = bh_str_sub(f->go_type, sizeof("map[string]") - 1, f->go_type.n);
+    struct bh_str go = bh_go_elem(f);
     struct frame fr = {.up = at, .kind = KEY};
     struct bh_str key;
     int rc = bh_json_enter(&d->rd, err);

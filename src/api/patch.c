@@ -3,6 +3,8 @@
 #include "api/patch_int.h"
 #include "base/limits.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +62,40 @@ void bh_patch_sort(struct bh_jv *o)
         qsort(o->members, o->n_members, sizeof(o->members[0]), member_cmp);
 }
 
+/* The shortest text that reads back as d, with an exponent from a million on: a float64 as %v has
+ * it. */
+void bh_go_print_float(double d, struct bh_buf *out)
+{
+    char text[40];
+
+    if (d > -1e6 && d < 1e6 && d - floor(d) <= 0) {
+        bh_buf_addf(out, "%.0f", d);
+        return;
+    }
+    for (int prec = 1; prec <= 17; prec++) {
+        double back;
+
+        (void)snprintf(text, sizeof(text), "%.*g", prec, d);
+        if (bh_json_num_double(bh_s(text), &back) && back <= d && back >= d)
+            break;
+    }
+    bh_buf_addz(out, text);
+}
+
+/* Numbers are int64 where they are written and fit so, else float64. */
+static void print_number(struct bh_str text, struct bh_buf *out)
+{
+    double d = 0;
+    int64_t i;
+
+    if (bh_str_i64(text, INT64_MIN, INT64_MAX, &i))
+        bh_buf_adds(out, text);
+    else if (bh_json_num_double(text, &d))
+        bh_go_print_float(d, out);
+    else
+        bh_buf_adds(out, text);
+}
+
 /* Depth is bounded by the parser's. */
 void bh_go_print_jv(const struct bh_jv *v, struct bh_arena *a, struct bh_buf *out)
 {
@@ -72,7 +108,7 @@ void bh_go_print_jv(const struct bh_jv *v, struct bh_arena *a, struct bh_buf *ou
         bh_buf_addz(out, v->b ? "true" : "false");
         return;
     case BH_JSON_NUM:
-        bh_jv_write(out, v, BH_JSON_GO_NUMS);
+        print_number(v->s, out);
         return;
     case BH_JSON_STR:
         bh_buf_adds(out, v->s);

@@ -5,6 +5,7 @@
  * where both items stand in it, else the patch's item first.
  */
 #include "api/apply.h"
+#include "api/engine_int.h"
 #include "api/patch.h"
 #include "api/patch_int.h"
 #include "base/limits.h"
@@ -586,14 +587,6 @@ static const char *reflect_kind(const struct bh_jv *v)
     }
 }
 
-/* The Go type of one element. */
-static struct bh_str elem_type(const struct bh_field *f)
-{
-    size_t skip = f->shape == BH_LIST ? 2 : f->shape == BH_MAP ? sizeof("map[string]") - 1 : 0;
-
-    return bh_str_sub(f->go_type, skip, f->go_type.n);
-}
-
 static int fix_number(struct sm *s, const struct bh_field *f, struct bh_jv *v, struct bh_err *err)
 {
     double d;
@@ -605,7 +598,7 @@ static int fix_number(struct sm *s, const struct bh_field *f, struct bh_jv *v, s
         i = (int64_t)d;
         if ((double)i < d || (double)i > d)
             return bh_err_set(err, BH_E_INVALID, "cannot convert float64 to %.*s",
-                              BH_SF(elem_type(f)));
+                              BH_SF(bh_go_elem(f)));
         *v = bh_jv_i64(s->a, i);
     }
     if (f->type == BH_T_INT32 && (i < INT32_MIN || i > INT32_MAX))
@@ -642,7 +635,7 @@ static int fix_scalar(struct sm *s, const struct bh_field *f, struct bh_jv *v, s
     if (fits)
         return k == BH_JSON_NUM ? fix_number(s, f, v, err) : 0;
     if (f->type == BH_T_STRING && k == BH_JSON_NUM && bh_jv_is_int(v))
-        return bh_err_set(err, BH_E_INVALID, "cannot convert int64 to %.*s", BH_SF(elem_type(f)));
+        return bh_err_set(err, BH_E_INVALID, "cannot convert int64 to %.*s", BH_SF(bh_go_elem(f)));
     return bh_err_set(err, BH_E_INVALID, "unrecognized type: %s", want);
 }
 

@@ -8,31 +8,10 @@
 #include "api/patch_int.h"
 #include "data/codec.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- values as Go prints them ---- */
-
-/* The shortest text that reads back as d, with an exponent from a million on: %#v of a float64. */
-static void go_float(double d, struct bh_buf *out)
-{
-    char text[40];
-
-    if (d > -1e6 && d < 1e6 && d - floor(d) <= 0) {
-        bh_buf_addf(out, "%.0f", d);
-        return;
-    }
-    for (int prec = 1; prec <= 17; prec++) {
-        double back;
-
-        snprintf(text, sizeof(text), "%.*g", prec, d);
-        if (bh_json_num_double(bh_s(text), &back) && back <= d && back >= d)
-            break;
-    }
-    bh_buf_addz(out, text);
-}
 
 /* %#v of a value that was decoded from JSON. */
 static void go_syntax(const struct bh_jv *v, struct bh_buf *out)
@@ -45,7 +24,7 @@ static void go_syntax(const struct bh_jv *v, struct bh_buf *out)
         break;
     case BH_JSON_NUM:
         (void)bh_json_num_double(v->s, &d);
-        go_float(d, out);
+        bh_go_print_float(d, out);
         break;
     case BH_JSON_STR:
         bh_go_quote(out, v->s);

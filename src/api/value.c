@@ -2,6 +2,13 @@
 #include "api/engine_int.h"
 #include "data/quantity.h"
 
+struct bh_str bh_go_elem(const struct bh_field *f)
+{
+    ptrdiff_t to = f->shape == BH_LIST || f->shape == BH_MAP ? bh_str_chr(f->go_type, ']', 0) : -1;
+
+    return bh_str_sub(f->go_type, (size_t)(to + 1), f->go_type.n);
+}
+
 bool bh_elem_is_zero(const struct bh_field *f, const void *p)
 {
     const struct bh_intstr *is;

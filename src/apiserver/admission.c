@@ -169,6 +169,61 @@ static int restrict_pod_create(struct bh_rq *rq, struct bh_str node, const struc
     return 0;
 }
 
+static bool same_labels(const struct bh_str_map *a, const struct bh_str_map *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++) {
+        const struct bh_str *v = bh_str_map_get(b, a->p[i].key);
+
+        if (!v || !bh_str_eq(*v, a->p[i].value))
+            return false;
+    }
+    return true;
+}
+
+static bool same_claims(const struct bh_core_v1_pod_resource_claim_status_vec *a,
+                        const struct bh_core_v1_pod_resource_claim_status_vec *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++) /* in any order */
+        for (size_t k = 0;; k++) {
+            if (k == b->n)
+                return false;
+            if (bh_msg_equal(&bh_core_v1_pod_resource_claim_status_type, &a->p[i], &b->p[k]))
+                break;
+        }
+    return true;
+}
+
+static bool same_extended(const struct bh_core_v1_pod_extended_resource_claim_status *a,
+                          const struct bh_core_v1_pod_extended_resource_claim_status *b)
+{
+    if (!a || !b)
+        return a == b;
+    return bh_msg_equal(&bh_core_v1_pod_extended_resource_claim_status_type, a, b);
+}
+
+static int restrict_pod_status(struct bh_rq *rq, struct bh_str node, const struct bh_core_v1_pod *p,
+                               const struct bh_core_v1_pod *old)
+{
+    const char *what = NULL;
+
+    if (!bh_str_eq(old->spec.node_name, node))
+        what = "can only update pod status for pods with spec.nodeName set to itself";
+    else if (!same_labels(&p->metadata.labels, &old->metadata.labels))
+        what = "cannot update labels through pod status";
+    else if (!same_claims(&p->status.resource_claim_statuses, &old->status.resource_claim_statuses))
+        what = "cannot update resource claim statues";
+    else if (!same_extended(p->status.extended_resource_claim_status,
+                            old->status.extended_resource_claim_status))
+        what = "cannot update extended resource claim status";
+    return what ? bh_fail_forbidden(rq, rq->kind, old->metadata.name, "node \"%.*s\" %s",
+                                    BH_SF(node), what)
+                : 0;
+}
+
 static int node_restriction(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub,
                             const void *obj, const void *old)
 {
@@ -186,6 +241,8 @@ static int node_restriction(struct bh_rq *rq, const struct bh_kind *hub, struct 
     }
     if (hub == &bh_core_v1_pod_kind && !old && sub.n == 0)
         return restrict_pod_create(rq, node, obj);
+    if (hub == &bh_core_v1_pod_kind && old && bh_str_eqc(sub, "status"))
+        return restrict_pod_status(rq, node, obj, old);
     if (hub == &bh_core_v1_node_kind)
         return restrict_node_object(rq, node, obj, old);
     return 0;
@@ -229,6 +286,14 @@ int bh_admit_validated(struct bh_rq *rq, const struct bh_kind *hub, struct bh_st
 
 int bh_admit_delete(struct bh_rq *rq, const struct bh_obj *obj)
 {
+    struct bh_str node;
+
+    if (bh_kind_hub(obj->kind) == &bh_core_v1_pod_kind && node_name(rq, &node) &&
+        bh_admission_on(rq->srv, "NodeRestriction", true) &&
+        !bh_str_eq(((const struct bh_core_v1_pod *)bh_obj_struct(obj))->spec.node_name, node))
+        return bh_fail_forbidden(
+            rq, rq->kind, obj->name,
+            "node \"%.*s\" can only delete pods with spec.nodeName set to itself", BH_SF(node));
     if (obj->kind == &bh_core_v1_namespace_kind && immortal(obj->name))
         return bh_fail_forbidden(rq, rq->kind, obj->name, "this namespace may not be deleted");
     if (obj->kind == &bh_scheduling_v1_priority_class_kind &&

@@ -303,8 +303,11 @@ static bool pods(struct bh_apiserver *srv, struct bh_str node, const struct bh_a
     BH_AUTO_ARENA a = bh_arena_new(0);
     struct bh_obj *o;
 
-    if (is(at->verb, "create") && at->subresource.n == 0)
-        return true; /* mirror pods: admission checks */
+    /* Mirror pods, and what is told of pods: admission checks whose they are. */
+    if (at->subresource.n == 0 && one_of(at->verb, "create delete"))
+        return true;
+    if (is(at->subresource, "status") && one_of(at->verb, "update patch"))
+        return true;
     if (one_of(at->verb, "list watch") && at->subresource.n == 0) {
         if (selects_only(at, "spec.nodeName", node))
             return true;
@@ -315,12 +318,12 @@ static bool pods(struct bh_apiserver *srv, struct bh_str node, const struct bh_a
         return true;
     if (!o) /* what does not exist is told by a 404, not hidden: the agent deletes pods that are
                gone already */
-        return at->name.n > 0 && one_of(at->verb, "get delete") ? true : unrelated(node, reason, n);
+        return at->name.n > 0 && is(at->verb, "get") ? true : unrelated(node, reason, n);
     if (!bh_str_eq(bh_wc_field(o, BH_S("spec.nodeName"), a), node))
         return unrelated(node, reason, n);
     if (at->subresource.n == 0)
-        return one_of(at->verb, "get delete");
-    return is(at->subresource, "status") && one_of(at->verb, "update patch get");
+        return is(at->verb, "get");
+    return is(at->subresource, "status") && is(at->verb, "get");
 }
 
 static bool nodes(struct bh_str node, const struct bh_authz_attrs *at, char *reason, size_t n)

@@ -34,9 +34,8 @@ static int unrecognized(struct bh_rq *rq, const struct bh_kind *k, const struct 
 static int cannot_handle(struct bh_rq *rq, const struct bh_kind *k, struct bh_str kind,
                          struct bh_str version, const char *why)
 {
-    return bh_fail_msg(rq, BH_E_BAD_REQUEST,
-                       "%.*s in version \"%.*s\" cannot be handled as a %.*s: %s", BH_SF(kind),
-                       BH_SF(version), BH_SF(k->kind), why);
+    return bh_fail_msg(rq, BH_E_BAD_REQUEST, "%.*s in version %.*s cannot be handled as a %.*s: %s",
+                       BH_SF(kind), BH_SF(bh_quoted(rq, version)), BH_SF(k->kind), why);
 }
 
 static struct bh_str version_of(struct bh_str api_version)
@@ -74,12 +73,30 @@ struct bh_str bh_body_kind_error(struct bh_rq *rq, const struct bh_kind *k,
     if (bh_str_eq(kind, k->kind) && bh_str_eq(api_version, k->api_version))
         return BH_S("");
     if (!kind_known(api_version, kind))
-        return bh_str_fmt(
-            rq->a, "no kind \"%.*s\" is registered for version \"%.*s\" in scheme \"" SCHEME "\"",
-            BH_SF(kind), BH_SF(api_version));
+        return bh_str_fmt(rq->a,
+                          "no kind %.*s is registered for version %.*s in scheme \"" SCHEME "\"",
+                          BH_SF(bh_quoted(rq, kind)), BH_SF(bh_quoted(rq, api_version)));
     return bh_str_fmt(rq->a, "converting (%.*s.%.*s) to (%.*s.%.*s): unknown conversion",
                       BH_SF(version_of(api_version)), BH_SF(kind), BH_SF(bh_internal_package(k)),
                       BH_SF(k->kind));
+}
+
+/* A version that is half empty means k's. -BH_E_BAD_REQUEST when it is none at all. */
+static int complete_version(struct bh_rq *rq, const struct bh_kind *k, struct bh_str *api_version)
+{
+    struct bh_str v = *api_version;
+    ptrdiff_t at = bh_str_chr(v, '/', 0);
+    struct bh_err err = {0};
+
+    if (at < 0)
+        return 0;
+    if (bh_str_chr(v, '/', (size_t)at + 1) >= 0) {
+        (void)bh_err_set(&err, BH_E_BAD_REQUEST, "unexpected GroupVersion string: %.*s", BH_SF(v));
+        return unrecognized(rq, k, &err);
+    }
+    if ((size_t)at + 1 == v.n && (at == 0 || bh_str_eq(bh_str_sub(v, 0, (size_t)at), k->group)))
+        *api_version = k->api_version;
+    return 0;
 }
 
 static int check_kind(struct bh_rq *rq, const struct bh_kind *k, struct bh_str api_version,
@@ -111,6 +128,30 @@ int bh_body_strict(struct bh_rq *rq, const struct bh_kind *k, const struct bh_st
     for (size_t i = 0; i < strict->texts.n; i++)
         bh_rq_warn(rq, strict->texts.p[i]);
     return 0;
+}
+
+/* A body that says to be something else is read as that first: what is wrong with it by its own
+ * kind is told before that it does not belong here. */
+static int read_as_said(struct bh_rq *rq, const struct bh_kind *k, struct bh_str api_version,
+                        struct bh_str kind, struct bh_str json)
+{
+    const struct bh_kind *own = bh_kind_by_api_version(api_version.n ? api_version : k->api_version,
+                                                       kind.n ? kind : k->kind);
+    struct bh_strict strict = {0};
+    struct bh_err err = {0};
+    void *obj;
+
+    if (!own || own == k)
+        return 0;
+    if (bh_kind_decode_json(own, json, rq->a, &obj, &strict, &err) < 0)
+        return cannot_handle(rq, k, own->kind, own->version, err.msg);
+    if (!bh_str_eq(own->kind, k->kind) || strict.texts.n == 0)
+        return 0;
+    if (!bh_str_eqc(rq->field_validation, "Strict"))
+        return bh_body_strict(rq, k, &strict);
+    return cannot_handle(
+        rq, k, own->kind, own->version,
+        bh_str_fmt(rq->a, "strict decoding error: %.*s", BH_SF(bh_strict_join(&strict, rq->a))).p);
 }
 
 int bh_body_decode_json(struct bh_rq *rq, const struct bh_kind *k, struct bh_str json, void **ret)
@@ -198,7 +239,11 @@ int bh_body_decode(struct bh_rq *rq, const struct bh_kind *k, void **ret)
         return unrecognized(rq, k, &err);
     if (bh_json_peek_kind(json, rq->a, &api_version, &kind, &err) < 0)
         return unrecognized(rq, k, &err);
-    r = check_kind(rq, k, api_version, kind);
+    r = complete_version(rq, k, &api_version);
+    if (r == 0)
+        r = read_as_said(rq, k, api_version, kind, json);
+    if (r == 0)
+        r = check_kind(rq, k, api_version, kind);
     if (r < 0)
         return r;
     if (bh_kind_decode_json(k, json, rq->a, ret, &strict, &err) < 0)

@@ -13,6 +13,14 @@ static int set(struct bh_rq *rq, enum bh_code code, struct bh_str message)
     return -(int)code;
 }
 
+struct bh_str bh_quoted(struct bh_rq *rq, struct bh_str s)
+{
+    BH_AUTO_BUF q = {0};
+
+    bh_go_quote(&q, s);
+    return bh_str_dup(rq->a, bh_buf_str(&q));
+}
+
 struct bh_str bh_qualified(struct bh_rq *rq, struct bh_str group, struct bh_str resource)
 {
     if (group.n == 0)
@@ -105,8 +113,8 @@ int bh_fail_not_found(struct bh_rq *rq, struct bh_str group, struct bh_str resou
                       struct bh_str name)
 {
     int r = set(rq, BH_E_NOT_FOUND,
-                bh_str_fmt(rq->a, "%.*s \"%.*s\" not found",
-                           BH_SF(bh_qualified(rq, group, resource)), BH_SF(name)));
+                bh_str_fmt(rq->a, "%.*s %.*s not found", BH_SF(bh_qualified(rq, group, resource)),
+                           BH_SF(bh_quoted(rq, name))));
 
     rq->fail.name = name;
     rq->fail.group = group;
@@ -147,8 +155,9 @@ int bh_fail_conflict(struct bh_rq *rq, const struct bh_kind *k, struct bh_str na
     m = bh_str_vfmt(rq->a, fmt, ap);
     va_end(ap);
     return named(rq, BH_E_CONFLICT, k, name,
-                 bh_str_fmt(rq->a, "Operation cannot be fulfilled on %.*s \"%.*s\": %.*s",
-                            BH_SF(bh_qualified(rq, k->group, k->resource)), BH_SF(name), BH_SF(m)));
+                 bh_str_fmt(rq->a, "Operation cannot be fulfilled on %.*s %.*s: %.*s",
+                            BH_SF(bh_qualified(rq, k->group, k->resource)),
+                            BH_SF(bh_quoted(rq, name)), BH_SF(m)));
 }
 
 int bh_fail_forbidden(struct bh_rq *rq, const struct bh_kind *k, struct bh_str name,
@@ -161,7 +170,7 @@ int bh_fail_forbidden(struct bh_rq *rq, const struct bh_kind *k, struct bh_str n
     m = bh_str_vfmt(rq->a, fmt, ap);
     va_end(ap);
     if (name.n > 0)
-        who = bh_str_fmt(rq->a, "%.*s \"%.*s\"", BH_SF(who), BH_SF(name));
+        who = bh_str_fmt(rq->a, "%.*s %.*s", BH_SF(who), BH_SF(bh_quoted(rq, name)));
     return named(rq, BH_E_FORBIDDEN, k, name,
                  bh_str_fmt(rq->a, "%.*s is forbidden: %.*s", BH_SF(who), BH_SF(m)));
 }
@@ -174,8 +183,8 @@ int bh_fail_invalid(struct bh_rq *rq, struct bh_str group, struct bh_str kind, s
 
     bh_ferrs_message(errs, &b);
     r = set(rq, BH_E_INVALID,
-            bh_str_fmt(rq->a, "%.*s \"%.*s\" is invalid: %.*s",
-                       BH_SF(bh_qualified(rq, group, kind)), BH_SF(name), BH_SF(bh_buf_str(&b))));
+            bh_str_fmt(rq->a, "%.*s %.*s is invalid: %.*s", BH_SF(bh_qualified(rq, group, kind)),
+                       BH_SF(bh_quoted(rq, name)), BH_SF(bh_buf_str(&b))));
     rq->fail.name = name;
     rq->fail.group = group;
     rq->fail.kind = kind;

@@ -109,6 +109,25 @@ int bh_media_no_shape(struct bh_rq *rq)
     return not_offered(rq, false);
 }
 
+/* Whether what the path names can be shown as a table: of subresources those that upstream has
+ * columns for; of other paths only the lists of groups. */
+static bool has_tables(const struct bh_rq *rq)
+{
+    static const char *const without[] = {"binding", "ephemeralcontainers", "eviction", "resize"};
+    struct bh_str sub = rq->ri.sub, rest = rq->ri.path;
+    size_t words = 0;
+
+    for (size_t i = 0; i < BH_COUNT(without); i++)
+        if (bh_str_eqc(sub, without[i]))
+            return false;
+    if (bh_str_eqc(sub, "status"))
+        return !bh_str_eqc(rq->ri.group, "resource.k8s.io") &&
+               !bh_str_eqc(rq->ri.group, "scheduling.k8s.io");
+    while (!rq->ri.resource && rest.p)
+        words += bh_str_cut(&rest, '/').n > 0;
+    return words < 2;
+}
+
 /* Whether the shape asked for can be given; fills rq->as. */
 static bool shape_of(struct bh_rq *rq, const struct clause *c)
 {
@@ -120,6 +139,8 @@ static bool shape_of(struct bh_rq *rq, const struct clause *c)
         !(bh_str_eqc(c->v, "v1") || bh_str_eqc(c->v, "v1beta1")))
         return false;
     rq->as_version = c->v;
+    if (bh_str_eqc(c->as, "Table") && !has_tables(rq))
+        return false;
     if (bh_str_eqc(c->as, "Table"))
         rq->as = BH_AS_TABLE;
     else if (bh_str_eqc(c->as, "PartialObjectMetadata"))

@@ -105,6 +105,7 @@ struct bh_meta_v1_object_meta *bh_meta_of(const struct bh_kind *k, void *obj);
 const struct bh_meta_v1_object_meta *bh_meta_const(const struct bh_kind *k, const void *obj);
 
 /* ---- refusing (fail.c): all fill rq->fail and return -code ---- */
+struct bh_str bh_quoted(struct bh_rq *rq, struct bh_str s); /* as %q of Go has it */
 int bh_fail_msg(struct bh_rq *rq, enum bh_code code, const char *fmt, ...) BH_PRINTF(3, 4);
 int bh_fail_err(struct bh_rq *rq, const struct bh_err *err); /* code, reason and text from err */
 /* 500 without a reason: what upstream answers where an error had no form. */

@@ -505,6 +505,29 @@ struct bh_str bh_quantity_str(struct bh_arena *a, struct bh_quantity q)
     return bh_str_dup(a, bh_quantity_fmt(q, buf));
 }
 
+/* Whether upstream keeps the text of such a number as it came: a short one that looks as if it were
+ * in its canonical form, though signs, leading zeros and the form of an exponent are not looked at.
+ */
+static bool kept(struct bh_str s)
+{
+    struct parts p;
+    size_t n;
+
+    if (split(s, &p, NULL) < 0 || !p.num.n)
+        return false;
+    n = p.num.n + p.denom.n;
+    if (p.format == BH_Q_BINARY_SI) {
+        unsigned last = 0; /* of eight */
+
+        for (size_t k = 0; k < p.num.n; k++)
+            last = (last * 10 + digit(&p, k)) % 8;
+        return !p.denom.n && n + (size_t)(p.exp * 3 / 10) <= 14 && last;
+    }
+    return n <= 18 && p.exp - (int64_t)p.denom.n >= EXP_NANO &&
+           (p.exp - (int64_t)p.denom.n) % 3 == 0 &&
+           !(n >= 3 && !digit(&p, n - 1) && !digit(&p, n - 2) && !digit(&p, n - 3));
+}
+
 int bh_quantity_canonical(struct bh_arena *a, struct bh_str s, struct bh_str *ret,
                           struct bh_err *err)
 {
@@ -515,6 +538,10 @@ int bh_quantity_canonical(struct bh_arena *a, struct bh_str s, struct bh_str *re
 
     if (r < 0)
         return r;
+    if (kept(bh_str_trim(s))) {
+        *ret = bh_str_trim(s);
+        return 0;
+    }
     text = bh_quantity_fmt(q, buf);
     *ret = bh_str_eq(text, s) ? s : bh_str_dup(a, text);
     return 0;

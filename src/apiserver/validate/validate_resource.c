@@ -303,17 +303,25 @@ static void claim_prepare_update(const struct bh_rules_env *env, struct bh_str s
 
 /* ---- templates ---- */
 
-static void template_create(const struct bh_rules_env *env, const void *obj,
+static void template_itself(const struct bh_rules_env *env,
+                            const struct bh_resource_v1_resource_claim_template *t,
                             struct bh_field_errs *e)
 {
-    const struct bh_resource_v1_resource_claim_template *t = obj;
     const struct bh_fpath *spec = BH_FP(NULL, "spec");
 
-    admin_access(env, t->metadata.namespace, &t->spec.spec.devices, e);
     bh_v_meta(e, BH_FP(NULL, "metadata"), &t->metadata, true, bh_check_dns1123_subdomain,
               BH_VM_KUBE);
     bh_v_template_meta(e, BH_FP(spec, "metadata"), &t->spec.metadata);
     device_claim(env, e, BH_FP(BH_FP(spec, "spec"), "devices"), &t->spec.spec.devices);
+}
+
+static void template_create(const struct bh_rules_env *env, const void *obj,
+                            struct bh_field_errs *e)
+{
+    const struct bh_resource_v1_resource_claim_template *t = obj;
+
+    admin_access(env, t->metadata.namespace, &t->spec.spec.devices, e);
+    template_itself(env, t, e);
 }
 
 static void template_update(const struct bh_rules_env *env, struct bh_str sub, const void *obj,
@@ -321,10 +329,9 @@ static void template_update(const struct bh_rules_env *env, struct bh_str sub, c
 {
     const struct bh_resource_v1_resource_claim_template *t = obj, *old = prev;
 
-    (void)env;
     (void)sub;
+    template_itself(env, t, e); /* unlike a claim's update */
     bh_v_meta_update(e, BH_FP(NULL, "metadata"), &t->metadata, &old->metadata, BH_VM_KUBE);
-    bh_v_template_meta(e, BH_FP(BH_FP(NULL, "spec"), "metadata"), &t->spec.metadata);
     bh_v_immutable_msg(e, BH_FP(NULL, "spec"), &bh_resource_v1_resource_claim_template_spec_type,
                        &t->spec, &old->spec);
 }

@@ -48,14 +48,14 @@ static void policy_values(struct bh_field_errs *e, const struct bh_fpath *at,
 
     for (size_t i = 0; i + 1 < v->n; i++)
         if (bh_quantity_cmp(bh_v_qty(v->p[i]), bh_v_qty(v->p[i + 1])) > 0)
-            bh_fe_invalid(e, BH_FPI(at, i + 1), v->p[i + 1],
+            bh_fe_invalid(e, BH_FPI(at, i + 1), qty_text(e->a, v->p[i + 1]),
                           "values must be sorted in ascending order");
     if (bh_v_size(e, at, v->n, POLICY_VALUES_MAX)) {
         for (size_t i = 0; i < v->n; i++) {
             struct bh_quantity q = bh_v_qty(v->p[i]);
 
             if (bh_quantity_cmp(q, max) > 0)
-                bh_fe_invalid(e, BH_FPI(at, i), v->p[i],
+                bh_fe_invalid(e, BH_FPI(at, i), qty_text(e->a, v->p[i]),
                               "option is larger than capacity value: %.*s",
                               BH_SF(qty_text(e->a, capacity)));
             found = found || bh_quantity_cmp(q, d) == 0;
