@@ -236,3 +236,47 @@ BH_TEST(extended_resources_can_be_ignored_or_weighed)
     world_done(&w);
     (void)bh_scheduler_config_free(cfg);
 }
+
+/* A class stands for the resource: its devices on the node are what there is of it. */
+BH_TEST(devices_of_extended_resources_are_weighed)
+{
+    static const struct {
+        const char *type, *want;
+    } cases[] = {{"LeastAllocated", "elm"}, {"MostAllocated", "oak"}};
+
+    for (size_t i = 0; i < BH_COUNT(cases); i++) {
+        BH_AUTO_ARENA a = bh_arena_new(0);
+        struct bh_scheduler_config *cfg =
+            parse(bh_str_fmt(a,
+                             HEAD "profiles:\n"
+                                  "- pluginConfig:\n"
+                                  "  - name: NodeResourcesFit\n"
+                                  "    args: {scoringStrategy: {type: %s, resources: [{name: "
+                                  "example.com/gpu, weight: 1}]}}\n",
+                             cases[i].type)
+                      .p);
+        struct world w;
+
+        world_init(&w);
+        w.opts.device_scoring_off = true;
+        world_node(&w, "oak", "4", "");
+        world_node(&w, "elm", "4", "");
+        world_gpus(&w, "oak", 2, "");
+        world_gpus(&w, "elm", 4, "");
+        BH_EQ(world_create(&w, &bh_resource_v1_device_class_kind, "",
+                           "{\"metadata\":{\"name\":\"gpu\"},\"spec\":{\"extendedResourceName\":"
+                           "\"example.com/gpu\",\"selectors\":[{\"cel\":{\"expression\":"
+                           "\"device.driver == \\\"gpu.bulkhead.dev\\\"\"}}]}}"),
+              201);
+        start(&w, cfg);
+        BH_EQ(world_create(&w, &bh_core_v1_pod_kind, "default",
+                           "{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":[{\"name\":"
+                           "\"c\",\"image\":\"i\",\"resources\":{\"limits\":{"
+                           "\"example.com/gpu\":\"1\"}}}]}}"),
+              201);
+        world_run(&w, 1000);
+        BH_STREQ(world_node_of(&w, "p"), cases[i].want);
+        world_done(&w);
+        (void)bh_scheduler_config_free(cfg);
+    }
+}

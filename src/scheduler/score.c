@@ -29,6 +29,16 @@ static int64_t score_least(const struct spod *pod, const struct snode *n)
 
 /* ---- resources as a profile may weigh them ---- */
 
+/* An extended resource that no device plugin offers on the node: the devices of the class that
+ * stands for it, and those that are in use. */
+static bool devices(const struct snode *n, uint32_t id, int64_t *all, int64_t *used)
+{
+    struct bh_scheduler *s = n->s;
+    struct bh_str class = bh_dra_class_of_resource(s->model, s->res_names[id]);
+
+    return class.n && bh_dra_class_count(s->model, class, n->name, all, used) && *all > 0;
+}
+
 /* What the node has of a resource, and what its pods take. */
 static void amounts(const struct snode *n, uint32_t id, bool scored, int64_t *all, int64_t *used)
 {
@@ -44,6 +54,8 @@ static void amounts(const struct snode *n, uint32_t id, bool scored, int64_t *al
         return;
     }
     x = sched_node_xalloc(n, id);
+    if (x <= 0 && devices(n, id, all, used))
+        return;
     *all = x > 0 ? x : 0;
     *used = sched_node_xused(n, id);
 }
