@@ -6,10 +6,21 @@
 #include "controllers/controllers_int.h"
 
 static const struct ctl_controller *const all[] = {
-    &ctl_resource_claim, &ctl_device_taint_eviction, &ctl_node_lifecycle, &ctl_taint_eviction,
-    &ctl_pod_gc,         &ctl_podgroup_protection,   &ctl_disruption,     &ctl_volume_binder,
-    &ctl_pvc_protection, &ctl_pv_protection,         &ctl_vac_protection, &ctl_ephemeral_volume,
-    &ctl_namespace,      &ctl_garbage_collector,
+    &ctl_resource_claim,
+    &ctl_device_taint_eviction,
+    &ctl_node_lifecycle,
+    &ctl_taint_eviction,
+    &ctl_pod_gc,
+    &ctl_podgroup_protection,
+    &ctl_disruption,
+    &ctl_volume_binder,
+    &ctl_pvc_protection,
+    &ctl_pv_protection,
+    &ctl_vac_protection,
+    &ctl_ephemeral_volume,
+    &ctl_namespace,
+    &ctl_garbage_collector,
+    &ctl_resource_pool_status,
 };
 
 struct bh_controllers {

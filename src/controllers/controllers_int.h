@@ -54,6 +54,7 @@ extern const struct ctl_controller ctl_pvc_protection;
 extern const struct ctl_controller ctl_pv_protection;
 extern const struct ctl_controller ctl_vac_protection;
 extern const struct ctl_controller ctl_ephemeral_volume;
+extern const struct ctl_controller ctl_resource_pool_status;
 
 /* Phase Succeeded or Failed, or deleted before it got a node: nothing of it will run any more. */
 bool ctl_pod_done(const struct bh_core_v1_pod *pod);
