@@ -85,6 +85,20 @@ static void flaky_watch(struct bh_client *base, uint64_t id, const struct bh_cli
         refuse(f, id, f->watches)->watch = *h;
 }
 
+/* In one go, or request by request when they may fail. */
+static void flaky_sequence(struct bh_client *base, uint64_t id, const struct bh_client_req *reqs,
+                           size_t n, bh_client_seq_fn fn, void *arg)
+{
+    struct flaky *f = (struct flaky *)base;
+
+    if (f->parts || f->calls != FLAKY_PASS || !f->inner->vt->sequence) {
+        client_seq_start(base, id, reqs, n, fn, arg);
+        return;
+    }
+    f->calls_n++;
+    f->inner->vt->sequence(f->inner, id, reqs, n, fn, arg);
+}
+
 static void flaky_cancel(struct bh_client *base, uint64_t id)
 {
     struct flaky *f = (struct flaky *)base;
@@ -111,7 +125,8 @@ static void flaky_free(struct bh_client *base)
 
 void flaky_init(struct flaky *f, struct bh_client *inner)
 {
-    static const struct bh_client_vtable vt = {flaky_call, flaky_watch, flaky_cancel, flaky_free};
+    static const struct bh_client_vtable vt = {flaky_call, flaky_watch, flaky_cancel, flaky_free,
+                                               flaky_sequence};
 
     /* Ids far from the inner client's own. */
     *f = (struct flaky){.base = {.vt = &vt, .loop = inner->loop, .next_id = (uint64_t)1 << 32},

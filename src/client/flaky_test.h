@@ -16,6 +16,7 @@ struct flaky {
     enum flaky_mode calls, watches;
     enum bh_code refusal;   /* BH_OK: UNAVAILABLE */
     enum bh_code watch_end; /* with FLAKY_REFUSE: how a watch ends; BH_OK is an orderly end */
+    bool parts;             /* sequences are sent request by request */
     int calls_n, lists_n, watches_n;
     struct bh_link refused;
 };

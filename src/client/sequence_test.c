@@ -57,6 +57,7 @@ static void both_open(struct both *b, int way)
 {
     world_open(&b->w);
     flaky_init(&b->parts, b->w.client);
+    b->parts.parts = true;
     b->c = way ? &b->parts.base : b->w.client;
 }
 
@@ -255,6 +256,7 @@ BH_TEST(sequence_and_a_client_that_goes)
             both_open(&b, 0);
             own = world_client(&b.w, "other", "system:masters");
             flaky_init(&f, own);
+            f.parts = true;
             struct bh_client *c = way ? &f.base : own;
             struct bh_client_req reqs[] = {making(&a), making(&d), making(&e)};
             (void)bh_client_sequence(c, reqs, 2, told, &t);

@@ -25,6 +25,7 @@
 #define EXT_CLAIM         "resource.kubernetes.io/extended-resource-claim"
 #define EXT_CLAIMS_MAX    8
 #define GENERATE_NAME_MAX 57
+#define NAME_TRIES        8
 #define WORKERS           256 /* claims wait for the disk together */
 #define GONE_UIDS         512
 #define KEY_MAX           340
@@ -63,10 +64,15 @@ struct work {
     struct bh_arena *arena;
     uint64_t call; /* the request under way, to be cancelled when the controller stops */
     struct bh_str key;
-    struct bh_obj *obj;   /* the pod or claim it began with */
-    size_t i;             /* progress: index in the pod's claims or the claim's consumers */
-    struct bh_str *names; /* pod: claim name per entry of spec.resourceClaims; empty: none */
-    bool *made;           /* pod: the name is new to the status */
+    struct bh_obj *obj; /* the pod or claim it began with */
+    size_t i;           /* progress: index in the claim's consumers */
+    /* Of a pod, per entry of spec.resourceClaims. */
+    struct bh_str *names; /* of the claim that is made for it; empty: none */
+    bool *made;           /* it is there, and new to the status */
+    bool *given_up;       /* it could not be made */
+    size_t *making;       /* the entries whose claims are under way, */
+    size_t making_n;      /* the names of all in one status after them */
+    size_t name_tries;
     struct bh_resource_v1_resource_claim *claim; /* claim: our copy */
     bool changed;
     bool failed;
@@ -155,84 +161,62 @@ static struct bh_str generate_name(struct bh_arena *a, struct bh_str pod, struct
                       BH_SF(bh_str_sub(entry, 0, entry.n * GENERATE_NAME_MAX / base.n)));
 }
 
-static void pod_failed(struct work *w, const char *what)
+/* The name as the server would generate it. It is ours, so that the pod's status can name the claim
+ * in the same sequence in which it is made. */
+static struct bh_str generated_name(struct work *w, struct bh_str entry)
+{
+    static const char alphabet[] = "bcdfghjklmnpqrstvwxz2456789";
+    char suffix[6] = {0};
+
+    for (int i = 0; i < 5; i++)
+        suffix[i] = alphabet[bh_loop_random(w->rc->ctl->loop) % (sizeof(alphabet) - 1)];
+    return bh_str_fmt(w->arena, "%.*s%s", BH_SF(generate_name(w->arena, w->obj->name, entry)),
+                      suffix);
+}
+
+static void pod_failed(struct work *w, size_t i, const char *what)
 {
     const struct bh_core_v1_pod *pod = bh_obj_struct(w->obj);
 
     bh_event(w->rc->ctl->recorder, w->obj, "Warning", "FailedResourceClaimCreation",
-             "PodResourceClaim %.*s: %s", BH_SF(pod->spec.resource_claims.p[w->i].name), what);
+             "PodResourceClaim %.*s: %s", BH_SF(pod->spec.resource_claims.p[i].name), what);
     w->failed = true;
-    w->i++;
-    pod_next(w);
+    w->given_up[i] = true;
 }
 
-static void pod_claim_created(void *arg, const struct bh_client_res *res)
+/* The claim of entry i, from its template; NULL: there is none. */
+static struct bh_resource_v1_resource_claim *pod_claim(struct work *w, size_t i)
 {
-    struct work *w = arg;
+    const struct bh_core_v1_pod *pod = bh_obj_struct(w->obj);
+    const struct bh_core_v1_pod_resource_claim *ref = &pod->spec.resource_claims.p[i];
+    struct bh_obj *t =
+        bh_informer_get(w->rc->templates, w->obj->ns, ref->resource_claim_template_name);
+    const struct bh_resource_v1_resource_claim_template *tmpl = t ? bh_obj_struct(t) : NULL;
+    struct bh_resource_v1_resource_claim *claim;
+    struct bh_meta_v1_owner_reference *owner;
 
-    if (res->err.code != BH_OK || !res->obj) {
-        pod_failed(w, res->err.msg);
-        return;
-    }
-    /* The pod may come back here before the cache shows the claim: it must not get another. */
-    struct bh_str key = owned_key(
-        w->arena, w->obj->uid,
-        ((const struct bh_core_v1_pod *)bh_obj_struct(w->obj))->spec.resource_claims.p[w->i].name);
-    if (!bh_map_get(&w->rc->owned, key))
-        owned_put(w->rc, key, res->obj->name, bh_loop_mono_ns(w->rc->ctl->loop));
-    w->names[w->i] = bh_str_dup(w->arena, res->obj->name);
-    w->made[w->i] = true;
-    w->i++;
-    pod_next(w);
-}
-
-static void pod_make_claim(struct work *w, struct bh_str entry, struct bh_str template_name)
-{
-    struct bh_resource_v1_resource_claim claim = {0};
-    struct bh_meta_v1_owner_reference owner = {0};
-    struct bh_obj *t = bh_informer_get(w->rc->templates, w->obj->ns, template_name);
-    const struct bh_resource_v1_resource_claim_template *tmpl;
-
-    if (!t) {
-        BH_AUTO_BUF why = {0};
-
-        bh_buf_addf(
-            &why,
-            "resource claim template \"%.*s\": resourceclaimtemplate.resource.k8s.io \"%.*s\" not "
-            "found",
-            BH_SF(template_name), BH_SF(template_name));
-        pod_failed(w, bh_buf_cstr(&why));
-        return;
-    }
-    tmpl = bh_obj_struct(t);
-    claim.metadata.generate_name = generate_name(w->arena, w->obj->name, entry);
-    claim.metadata.labels = tmpl->spec.metadata.labels;
+    if (!tmpl)
+        return NULL;
+    claim = bh_new(w->arena, struct bh_resource_v1_resource_claim);
+    owner = bh_new(w->arena, struct bh_meta_v1_owner_reference);
+    claim->metadata.name = w->names[i];
+    claim->metadata.generate_name = generate_name(w->arena, w->obj->name, ref->name);
+    claim->metadata.labels = tmpl->spec.metadata.labels;
     for (size_t k = 0; k < tmpl->spec.metadata.annotations.n; k++)
-        bh_str_map_put(w->arena, &claim.metadata.annotations,
+        bh_str_map_put(w->arena, &claim->metadata.annotations,
                        tmpl->spec.metadata.annotations.p[k].key,
                        tmpl->spec.metadata.annotations.p[k].value);
-    bh_str_map_put(w->arena, &claim.metadata.annotations, BH_S(POD_CLAIM_NAME), entry);
-    owner.api_version = BH_S("v1");
-    owner.kind = BH_S("Pod");
-    owner.name = w->obj->name;
-    owner.uid = w->obj->uid;
-    owner.controller = owner.has_controller = true;
-    claim.metadata.owner_references.p = &owner;
-    claim.metadata.owner_references.n = 1;
-    claim.spec = tmpl->spec.spec;
-    w->call = bh_client_create(w->rc->ctl->client, &bh_resource_v1_resource_claim_kind, w->obj->ns,
-                               &claim, pod_claim_created, w);
-}
-
-static void pod_patched(void *arg, const struct bh_client_res *res)
-{
-    struct work *w = arg;
-    bool gone = res->err.code == BH_E_NOT_FOUND;
-
-    if (res->err.code != BH_OK && !gone)
-        bh_log(BH_DEBUG, "claim names not written", BH_STR("pod", w->obj->name),
-               BH_CSTR("error", res->err.msg));
-    work_end(w, (res->err.code != BH_OK && !gone) || w->failed ? BH_WORK_RETRY : BH_WORK_OK);
+    bh_str_map_put(w->arena, &claim->metadata.annotations, BH_S(POD_CLAIM_NAME), ref->name);
+    *owner = (struct bh_meta_v1_owner_reference){.api_version = BH_S("v1"),
+                                                 .kind = BH_S("Pod"),
+                                                 .name = w->obj->name,
+                                                 .uid = w->obj->uid,
+                                                 .controller = true,
+                                                 .has_controller = true};
+    claim->metadata.owner_references.p = owner;
+    claim->metadata.owner_references.n = 1;
+    claim->spec = tmpl->spec.spec;
+    return claim;
 }
 
 /* Indices of the pod's entries in the order of their names, as upstream writes them. */
@@ -253,38 +237,76 @@ static size_t *entries_by_name(struct work *w, const struct bh_core_v1_pod *pod)
     return order;
 }
 
-static void pod_write_names(struct work *w)
+/* The patch of the pod's status that names its new claims; false: there are none. */
+static bool names_patch(struct work *w, struct bh_buf *b)
 {
     const struct bh_core_v1_pod *pod = bh_obj_struct(w->obj);
     const size_t *order = entries_by_name(w, pod);
-    BH_AUTO_BUF b = {.max = BH_BODY_BYTES_MAX};
     bool any = false;
 
     /* Of this version only: a name that is written already, and that the scheduler goes by, is not
      * replaced by another one of whoever saw an older pod. */
-    bh_buf_addf(&b,
+    bh_buf_addf(b,
                 "{\"metadata\":{\"uid\":\"%.*s\",\"resourceVersion\":\"%" PRIu64
                 "\"},\"status\":{\"resourceClaimStatuses\":[",
                 BH_SF(w->obj->uid), w->obj->rv);
     for (size_t k = 0; k < pod->spec.resource_claims.n; k++) {
         size_t i = order[k];
 
-        if (!w->made[i])
+        if (!w->names[i].n)
             continue;
-        bh_buf_addf(&b, "%s{\"name\":", any ? "," : "");
-        bh_json_write_str(&b, pod->spec.resource_claims.p[i].name);
-        bh_buf_addz(&b, ",\"resourceClaimName\":");
-        bh_json_write_str(&b, w->names[i]);
-        bh_buf_addc(&b, '}');
+        bh_buf_addf(b, "%s{\"name\":", any ? "," : "");
+        bh_json_write_str(b, pod->spec.resource_claims.p[i].name);
+        bh_buf_addz(b, ",\"resourceClaimName\":");
+        bh_json_write_str(b, w->names[i]);
+        bh_buf_addc(b, '}');
         any = true;
     }
-    bh_buf_addz(&b, "]}}");
-    if (!any) {
-        work_end(w, w->failed ? BH_WORK_RETRY : BH_WORK_OK);
-        return;
+    bh_buf_addz(b, "]}}");
+    return any;
+}
+
+static void pod_claim_made(struct work *w, size_t i, const struct bh_obj *claim)
+{
+    const struct bh_core_v1_pod *pod = bh_obj_struct(w->obj);
+    struct bh_str key = owned_key(w->arena, w->obj->uid, pod->spec.resource_claims.p[i].name);
+
+    /* The pod may come back here before the cache shows the claim: it must not get another. */
+    if (!bh_map_get(&w->rc->owned, key))
+        owned_put(w->rc, key, claim->name, bh_loop_mono_ns(w->rc->ctl->loop));
+    w->made[i] = true;
+}
+
+static void pod_named(struct work *w, const struct bh_client_res *res)
+{
+    bool gone = res->err.code == BH_E_NOT_FOUND;
+
+    if (res->err.code != BH_OK && !gone)
+        bh_log(BH_DEBUG, "claim names not written", BH_STR("pod", w->obj->name),
+               BH_CSTR("error", res->err.msg));
+    work_end(w, (res->err.code != BH_OK && !gone) || w->failed ? BH_WORK_RETRY : BH_WORK_OK);
+}
+
+static void pod_answered(void *arg, const struct bh_client_res *res, size_t n)
+{
+    struct work *w = arg;
+
+    for (size_t k = 0; k < w->making_n; k++) {
+        size_t i = w->making[k];
+
+        if (k < n && res[k].err.code == BH_OK && res[k].obj) {
+            pod_claim_made(w, i, res[k].obj);
+            continue;
+        }
+        w->names[i] = (struct bh_str){NULL, 0};
+        /* A name that is taken is replaced; what was not tried is tried again. */
+        if (k + 1 == n && (res[k].err.code != BH_E_EXISTS || ++w->name_tries == NAME_TRIES))
+            pod_failed(w, i, res[k].err.msg);
     }
-    w->call = bh_client_patch(w->rc->ctl->client, &bh_core_v1_pod_kind, w->obj->ns, w->obj->name,
-                              "status", BH_PATCH_STRATEGIC, bh_buf_str(&b), pod_patched, w);
+    if (n <= w->making_n)
+        pod_next(w);
+    else
+        pod_named(w, &res[n - 1]);
 }
 
 /* Whether the entry's claim is there, or known to have been made. */
@@ -301,38 +323,82 @@ static bool entry_settled(struct rc *rc, struct bh_obj *o, size_t i)
     return own && bh_str_eqc(name, own);
 }
 
-/* Looks at one entry after the other; whatever must be made comes back here. */
+/* Whether a claim of this entry is to be made or named. */
+static bool entry_wants(struct work *w, size_t i)
+{
+    const struct bh_core_v1_pod *pod = bh_obj_struct(w->obj);
+    struct bh_str name = ctl_pod_claim_name(pod, i);
+    struct bh_obj *c = name.n ? bh_informer_get(w->rc->claims, w->obj->ns, name) : NULL;
+
+    if (!pod->spec.resource_claims.p[i].has_resource_claim_template_name || w->given_up[i] ||
+        w->made[i])
+        return false;
+    if (c &&
+        !ctl_owned_by(&((const struct bh_resource_v1_resource_claim *)bh_obj_struct(c))->metadata,
+                      "Pod", w->obj->uid)) {
+        bh_log(BH_DEBUG, "the claim was not created for the pod", BH_STR("claim", c->name),
+               BH_STR("pod", w->obj->name));
+        w->failed = true;
+        return false;
+    }
+    return !entry_settled(w->rc, w->obj, i);
+}
+
+/* Makes the claims that are not there, and then names them in the pod's status: in one sequence. */
 static void pod_next(struct work *w)
 {
     const struct bh_core_v1_pod *pod = bh_obj_struct(w->obj);
+    size_t n = pod->spec.resource_claims.n;
+    struct bh_client_req *reqs = bh_new_n(w->arena, struct bh_client_req, n + 1);
+    BH_AUTO_BUF names = {.max = BH_BODY_BYTES_MAX};
 
-    for (; w->i < pod->spec.resource_claims.n; w->i++) {
-        const struct bh_core_v1_pod_resource_claim *rc = &pod->spec.resource_claims.p[w->i];
-        struct bh_str name = ctl_pod_claim_name(pod, w->i);
-        struct bh_obj *c = name.n ? bh_informer_get(w->rc->claims, w->obj->ns, name) : NULL;
+    w->making_n = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct bh_core_v1_pod_resource_claim *ref = &pod->spec.resource_claims.p[i];
+        struct bh_resource_v1_resource_claim *claim;
         const char *own;
 
-        if (!rc->has_resource_claim_template_name)
+        if (!entry_wants(w, i))
             continue;
-        if (c && !ctl_owned_by(
-                     &((const struct bh_resource_v1_resource_claim *)bh_obj_struct(c))->metadata,
-                     "Pod", w->obj->uid)) {
-            bh_log(BH_DEBUG, "the claim was not created for the pod", BH_STR("claim", c->name),
-                   BH_STR("pod", w->obj->name));
-            w->failed = true;
+        own = owned_name(w->rc, owned_key(w->arena, w->obj->uid, ref->name));
+        if (own) { /* made, but not written down */
+            w->names[i] = bh_str_dup(w->arena, bh_s(own));
+            w->made[i] = true;
             continue;
         }
-        if (entry_settled(w->rc, w->obj, w->i))
+        w->names[i] = generated_name(w, ref->name);
+        claim = pod_claim(w, i);
+        if (!claim) {
+            struct bh_str t = ref->resource_claim_template_name;
+
+            w->names[i] = (struct bh_str){NULL, 0};
+            pod_failed(w, i,
+                       bh_str_fmt(w->arena,
+                                  "resource claim template \"%.*s\": "
+                                  "resourceclaimtemplate.resource.k8s.io \"%.*s\" not found",
+                                  BH_SF(t), BH_SF(t))
+                           .p);
             continue;
-        own = owned_name(w->rc, owned_key(w->arena, w->obj->uid, rc->name));
-        if (!own) {
-            pod_make_claim(w, rc->name, rc->resource_claim_template_name);
-            return;
         }
-        w->names[w->i] = bh_str_dup(w->arena, bh_s(own)); /* made, but not written down */
-        w->made[w->i] = true;
+        reqs[w->making_n] = (struct bh_client_req){.verb = BH_VERB_CREATE,
+                                                   .kind = &bh_resource_v1_resource_claim_kind,
+                                                   .ns = w->obj->ns,
+                                                   .msg = claim,
+                                                   .msg_kind = &bh_resource_v1_resource_claim_kind};
+        w->making[w->making_n++] = i;
     }
-    pod_write_names(w);
+    if (!names_patch(w, &names)) {
+        work_end(w, w->failed ? BH_WORK_RETRY : BH_WORK_OK);
+        return;
+    }
+    reqs[w->making_n] = (struct bh_client_req){.verb = BH_VERB_PATCH,
+                                               .kind = &bh_core_v1_pod_kind,
+                                               .ns = w->obj->ns,
+                                               .name = w->obj->name,
+                                               .subresource = BH_S("status"),
+                                               .patch = BH_PATCH_STRATEGIC,
+                                               .body = bh_buf_str(&names)};
+    w->call = bh_client_sequence(w->rc->ctl->client, reqs, w->making_n + 1, pod_answered, w);
 }
 
 /* An allocated claim of a pod that has a node, and does not know the pod: NULL when there is none
@@ -388,6 +454,8 @@ static void sync_pod(struct rc *rc, struct bh_str key, struct bh_str ns, struct 
     w = work_new(rc, key, o);
     w->names = bh_new_n(w->arena, struct bh_str, pod->spec.resource_claims.n + 1);
     w->made = bh_new_n(w->arena, bool, pod->spec.resource_claims.n + 1);
+    w->given_up = bh_new_n(w->arena, bool, pod->spec.resource_claims.n + 1);
+    w->making = bh_new_n(w->arena, size_t, pod->spec.resource_claims.n + 1);
     pod_next(w);
 }
 

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/test.h"
 #include "controllers/cluster_test.h"
+#include "store/store.h"
 
 #define TEMPLATE  &bh_resource_v1_resource_claim_template_kind
 #define FINALIZER "resource.kubernetes.io/delete-protection"
@@ -98,6 +99,75 @@ BH_TEST(claim_is_made_from_its_template)
     tc_run(&t, 1000);
     BH_EQ(world_count(&t.w, CLAIM, "default"), 2);
     tc_close(&t);
+}
+
+/* Claim and pod are written in one commit: nobody waits for the disk between the two. */
+BH_TEST(claim_and_its_name_are_written_together)
+{
+    static const char *const entries[] = {"a", "b"};
+    struct bh_obj *a, *b, *p;
+    struct tc t;
+
+    open_claims(&t);
+    template(&t, "tpl");
+    (void)pod(&t, "p", "tpl", entries, 2);
+    tc_run(&t, 1000);
+    p = world_get(&t.w, POD, "default", "p");
+    a = world_get(&t.w, CLAIM, "default", claim_name(&t, "p", 0).p);
+    b = world_get(&t.w, CLAIM, "default", claim_name(&t, "p", 1).p);
+    BH_CHECK(a && b);
+    BH_EQ(p->rv, a->rv + 2);
+    BH_EQ(p->rv, b->rv + 1);
+    BH_STREQ(
+        ((const struct bh_resource_v1_resource_claim *)bh_obj_struct(a))->metadata.generate_name,
+        "p-a-");
+    BH_EQ(a->name.n, sizeof("p-a-") - 1 + 5);
+    tc_close(&t);
+}
+
+BH_TEST(claim_whose_name_is_taken_gets_another)
+{
+    static const char *const entries[] = {"a"};
+    struct tc t;
+
+    open_claims(&t);
+    template(&t, "tpl");
+    tc_run(&t, 1000);
+    t.f.calls = FLAKY_REFUSE;
+    t.f.refusal = BH_E_EXISTS;
+    t.f.calls_n = 0;
+    (void)pod(&t, "p", "tpl", entries, 1);
+    for (int i = 0; i < 100 && t.f.calls_n < 3; i++)
+        world_run(&t.w, 1);
+    t.f.calls = FLAKY_PASS;
+    tc_run(&t, 4);
+    BH_EQ(world_count(&t.w, CLAIM, "default"), 1);
+    BH_CHECK(claim_name(&t, "p", 0).n > 0);
+    BH_CHECK(!tc_event(&t, "default", "p", "FailedResourceClaimCreation", ""));
+    tc_close(&t);
+}
+
+/* A commit that fails takes claim and name along, or the name alone: in the end there is one of
+ * each. */
+BH_TEST(claim_is_made_once_although_commits_fail)
+{
+    static const char *const entries[] = {"a"};
+
+    for (int nth = 1; nth < 4; nth++)
+        for (int parts = 0; parts < 2; parts++) {
+            struct tc t;
+
+            open_claims(&t);
+            t.f.parts = parts;
+            template(&t, "tpl");
+            (void)pod(&t, "p", "tpl", entries, 1);
+            bh_store_memory_fail(t.w.store, nth);
+            tc_run(&t, 10000);
+            BH_EQ(world_count(&t.w, CLAIM, "default"), 1);
+            BH_CHECK(claim_name(&t, "p", 0).n > 0);
+            BH_CHECK(tc_get_claim(&t, "default", claim_name(&t, "p", 0).p) != NULL);
+            tc_close(&t);
+        }
 }
 
 BH_TEST(claim_names_keep_a_share_of_both_parts)
