@@ -70,22 +70,32 @@ static void set_scheduled(struct bh_rq *rq, struct bh_core_v1_pod *p)
     p->status.conditions.n = n + 1;
 }
 
+static int precondition_failed(struct bh_rq *rq, struct bh_resource *pods,
+                               const struct bh_core_v1_pod *p, const char *what,
+                               struct bh_str given, struct bh_str have)
+{
+    return bh_fail_conflict(
+        rq, &bh_core_v1_pod_kind, p->metadata.name, "%.*s",
+        BH_SF(bh_str_fmt(rq->a,
+                         "StorageError: invalid object, Code: 4, Key: %.*s, ResourceVersion: 0, "
+                         "AdditionalErrorMsg: Precondition failed: %s in precondition: %.*s, "
+                         "%s in object meta: %.*s",
+                         BH_SF(bh_rq_key(rq, pods, p->metadata.namespace, p->metadata.name)), what,
+                         BH_SF(given), what, BH_SF(have))));
+}
+
 static int check_binding(struct bh_rq *rq, struct bh_resource *pods,
                          const struct bh_core_v1_binding *b, const struct bh_core_v1_pod *p)
 {
     struct bh_str name = p->metadata.name;
 
-    /* Through the collection of bindings nobody looks at the uid. */
+    /* Through the collection of bindings nobody looks at uid and version. */
     if (rq->ri.name.n > 0 && b->metadata.uid.n > 0 && !bh_str_eq(b->metadata.uid, p->metadata.uid))
-        return bh_fail_conflict(
-            rq, &bh_core_v1_pod_kind, name, "%.*s",
-            BH_SF(bh_str_fmt(
-                rq->a,
-                "StorageError: invalid object, Code: 4, Key: %.*s, ResourceVersion: 0, "
-                "AdditionalErrorMsg: "
-                "Precondition failed: UID in precondition: %.*s, UID in object meta: %.*s",
-                BH_SF(bh_rq_key(rq, pods, p->metadata.namespace, name)), BH_SF(b->metadata.uid),
-                BH_SF(p->metadata.uid))));
+        return precondition_failed(rq, pods, p, "UID", b->metadata.uid, p->metadata.uid);
+    if (rq->ri.name.n > 0 && b->metadata.resource_version.n > 0 &&
+        !bh_str_eq(b->metadata.resource_version, p->metadata.resource_version))
+        return precondition_failed(rq, pods, p, "ResourceVersion", b->metadata.resource_version,
+                                   p->metadata.resource_version);
     if (!bh_time_is_zero(p->metadata.deletion_timestamp))
         return binding_conflict(
             rq, name,

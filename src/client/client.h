@@ -105,6 +105,9 @@ void bh_client_cancel(struct bh_client *c,
  * when a later request fails. A failed request with_status may have left its object without the
  * status: then obj holds that.
  *
+ * A request with_status that creates may, in process, be sent again under the same name when no
+ * answer came: the first one was handled before, or never will be.
+ *
  * Cancelling before the loop's next turn means that nothing is tried. Afterwards what the server
  * knows already is still carried out, in process all of it; over the network the rest is not sent.
  */

@@ -30,7 +30,7 @@ static uint64_t kind_of(struct bh_scheduler *s, const struct spod *pod)
     for (size_t i = 0; i < pod->p->spec.resource_claims.n; i++) {
         const struct bh_resource_v1_resource_claim *c;
         struct bh_str name;
-        struct bh_obj *o = sched_claim_named(pod, i, &name)
+        struct bh_obj *o = sched_claim_named(pod->p, i, &name)
                                ? bh_informer_get(s->inf_claims, pod->obj->ns, name)
                                : NULL;
 

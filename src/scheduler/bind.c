@@ -1,94 +1,17 @@
-/* Binding: the writes that make a decision true, many pods at a time.
+/* Binding: the stages of making a decision true, many pods at a time.
  *
- * Per pod, one after the other: each new allocation (finalizer when missing, then status), each
- * reservation of a claim that was allocated before, then the binding itself. A write whose answer
- * is lost is repeated until the server says definitely what became of it: a reservation is given
- * back only when the write can no longer take effect, or a device could be given twice.
+ * Per pod: the claims are written, then devices, volumes and the rest of the group are awaited
+ * where there are any, then the pod is bound. Where nothing is awaited it is one sequence of
+ * writes. A write whose answer is lost is repeated until the server says definitely what became of
+ * it: a reservation is given back only when the write can no longer take effect, or a device could
+ * be given twice.
  */
 #include <string.h>
 
 #include "api/engine.h"
-#include "base/log.h"
-#include "scheduler/sched_int.h"
+#include "scheduler/bind_int.h"
 
-#define FINALIZER      "resource.kubernetes.io/delete-protection"
-#define CONFLICT_TRIES 5
-#define RETRY_FIRST_MS 10
-#define RETRY_MAX_MS   5000
-
-struct bind_claim {
-    struct bh_str ns, name, uid;
-    const struct bh_resource_v1_allocation_result *alloc; /* to be stored; NULL: only reserve */
-    struct bh_obj *obj;                                   /* newest that we know; referenced */
-    const struct ext_claim *create; /* to be made first; its reservation stands under its own uid */
-    /* A sibling of the group stores this allocation; NULL: it is ours, or was there before. */
-    const struct bh_resource_v1_allocation_result *shared;
-    uint64_t reservation; /* ours, in the ledger */
-    bool stored;          /* the allocation is in the API */
-    bool reserved;        /* by a write of ours */
-};
-
-enum bind_step {
-    STEP_VOLUMES, /* their binding is begun; the claims follow at once */
-    STEP_CREATE,  /* of the claim for extended resources */
-    STEP_FINALIZER,
-    STEP_STATUS,
-    STEP_GET,
-    STEP_POD_STATUS, /* which claim serves the extended resources, what devices take of the node */
-    STEP_SHARED,     /* for a sibling that stores an allocation of both */
-    STEP_WAIT,       /* for the devices' binding conditions */
-    STEP_GROUP,      /* for the rest of the group */
-    STEP_BIND,
-    STEP_GET_POD,
-};
-
-/* Bindings that are made together: none is written before all are ready to be. */
-struct bind_group {
-    struct bh_link members;
-    uint32_t refs; /* members, and whoever makes them */
-    uint32_t expected, ready;
-};
-
-struct sbind {
-    struct bh_link link;      /* in s->binds */
-    struct bind_group *group; /* NULL: alone, or all of them are ready */
-    struct bh_link group_link;
-    bool begun;
-    bool dead;               /* the group or the volumes failed: it ends when its write is over */
-    struct bh_str dead_text; /* none: the group's */
-    struct bh_scheduler *s;
-    struct bh_arena *arena;
-    struct spod *pod; /* NULL: it is gone meanwhile */
-    struct bh_obj *pod_obj;
-    struct bh_str node;
-    struct bh_recorder *recorder;
-    int64_t timeout_s; /* of binding conditions */
-    struct bind_claim *claims;
-    size_t n, i;
-    const struct bind_claim *ext; /* one of them, or NULL */
-    /* What devices take of the node's own resources, or NULL. */
-    const struct bh_core_v1_pod_status *native;
-    bool pod_told;          /* the pod's status says these two */
-    struct bh_str *watched; /* uids of all claims of the pod */
-    struct bh_str *watched_names;
-    size_t watched_n;
-    struct sched_vbind *volumes; /* of claims that waited for the pod; NULL: none, or bound */
-    struct bh_link wait;         /* in s->bind_waits */
-    int64_t wait_until;
-    bool waiting;
-    bool devices_ready;
-    bool node_told;
-    enum bind_step step;
-    bool unsure; /* the last write of the step may still have taken effect */
-    int tries;   /* conflicts of this claim */
-    int64_t wait_ms;
-    uint64_t call;
-    struct bh_timer retry;
-};
-
-static void bind_go(struct sbind *b);
-static void bind_answer(void *arg, const struct bh_client_res *res);
-static void post_binding(struct sbind *b);
+#define END_LATER_MS 10
 
 /* ---- groups ---- */
 
@@ -112,7 +35,7 @@ static void group_unref(struct bind_group *bg)
         bh_free(bg);
 }
 
-static struct bh_str end_text(const struct sbind *b)
+struct bh_str bind_end_text(const struct sbind *b)
 {
     if (b->dead_text.n)
         return b->dead_text;
@@ -122,7 +45,8 @@ static struct bh_str end_text(const struct sbind *b)
 /* Of what ends a bind that is to end; the volumes end with it. */
 static bool nothing_writes(const struct sbind *b)
 {
-    return !b->begun || (!b->call && (b->step == STEP_WAIT || b->step == STEP_GROUP));
+    return !b->begun ||
+           (!b->call && (b->step == STEP_WAIT || b->step == STEP_GROUP || b->step == STEP_SHARED));
 }
 
 static void group_leave(struct sbind *b)
@@ -135,8 +59,6 @@ static void group_leave(struct sbind *b)
     b->group = NULL;
     group_unref(bg);
 }
-
-static void bind_failed(struct sbind *b, struct bh_str why);
 
 /* One of the group cannot be bound: neither are the others. */
 static void group_failed(struct sbind *b)
@@ -153,7 +75,7 @@ static void group_failed(struct sbind *b)
         group_leave(o);
         o->dead = true;
         if (nothing_writes(o))
-            bind_failed(o, end_text(o)); /* nothing would end it */
+            bind_failed(o, bind_end_text(o)); /* nothing would end it */
     }
     group_unref(bg);
 }
@@ -176,13 +98,13 @@ static bool group_ready(struct sbind *b)
         struct sbind *o = bh_container(bg->members.next, struct sbind, group_link);
 
         group_leave(o);
-        post_binding(o);
+        bind_post(o);
     }
     group_unref(bg);
     return true;
 }
 
-static bool ends(const struct sbind *b)
+bool bind_ends(const struct sbind *b)
 {
     return !b->pod || b->dead;
 }
@@ -208,15 +130,31 @@ static void bind_free(struct sbind *b)
     (void)bh_arena_free(a);
 }
 
-/* The attempt ends without a bound pod. why empty: the pod is gone, nobody is to be told. */
-static void untell_pod(const struct sbind *b);
-static void bind_failed(struct sbind *b, struct bh_str why)
+/* A write of it may still take effect: it ends when that is known. */
+static void end_later(struct sbind *b, struct bh_str why)
+{
+    if (!b->dead) {
+        b->dead = true;
+        b->dead_text = why;
+    }
+    bh_list_del(&b->wait);
+    if (b->call)
+        return; /* its answer comes here again */
+    b->step = STEP_SEND;
+    bh_timer_start(&b->retry, END_LATER_MS);
+}
+
+void bind_failed(struct sbind *b, struct bh_str why)
 {
     struct bh_scheduler *s = b->s;
     struct spod *pod = b->pod;
     bool freed = false;
 
     group_failed(b);
+    if (bind_unsure_claim(b)) {
+        end_later(b, why);
+        return;
+    }
     for (size_t i = 0; i < b->n; i++) {
         struct bind_claim *k = &b->claims[i];
 
@@ -233,8 +171,8 @@ static void bind_failed(struct sbind *b, struct bh_str why)
     if (pod && pod->assumed) {
         struct snode *n = pod->node->obj ? pod->node : NULL; /* one without object may go now */
 
-        if (b->native && b->pod_told)
-            untell_pod(b);
+        if (b->native && b->pod_tried)
+            bind_untell(b);
         pod->assumed = false;
         sched_node_del_pod(s, pod);
         sched_happened(s, &(struct happening){.ev = EV_POD_GONE, .pod = pod, .node = n});
@@ -251,7 +189,7 @@ static void bind_failed(struct sbind *b, struct bh_str why)
     bind_free(b);
 }
 
-static void bind_done(struct sbind *b)
+void bind_done(struct sbind *b)
 {
     struct bh_scheduler *s = b->s;
 
@@ -267,8 +205,7 @@ static void bind_done(struct sbind *b)
     bind_free(b);
 }
 
-static void fail_f(struct sbind *b, const char *fmt, ...) BH_PRINTF(2, 3);
-static void fail_f(struct sbind *b, const char *fmt, ...)
+void bind_fail_f(struct sbind *b, const char *fmt, ...)
 {
     va_list ap;
     struct bh_str text;
@@ -277,159 +214,6 @@ static void fail_f(struct sbind *b, const char *fmt, ...)
     text = bh_str_vfmt(b->arena, fmt, ap);
     va_end(ap);
     bind_failed(b, text);
-}
-
-/* ---- the writes ---- */
-
-static bool has_finalizer(const struct bh_resource_v1_resource_claim *c)
-{
-    for (size_t i = 0; i < c->metadata.finalizers.n; i++)
-        if (bh_str_eqc(c->metadata.finalizers.p[i], FINALIZER))
-            return true;
-    return false;
-}
-
-static bool reserved_for(const struct bh_resource_v1_resource_claim *c, struct bh_str uid)
-{
-    for (size_t i = 0; i < c->status.reserved_for.n; i++)
-        if (bh_str_eq(c->status.reserved_for.p[i].uid, uid))
-            return true;
-    return false;
-}
-
-static void put_finalizer(struct sbind *b, struct bind_claim *k)
-{
-    struct bh_resource_v1_resource_claim c =
-        *(const struct bh_resource_v1_resource_claim *)bh_obj_struct(k->obj);
-    struct bh_str_vec f = {bh_new_n(b->arena, struct bh_str, c.metadata.finalizers.n + 1), 0};
-
-    for (size_t i = 0; i < c.metadata.finalizers.n; i++)
-        f.p[f.n++] = c.metadata.finalizers.p[i];
-    f.p[f.n++] = BH_S(FINALIZER);
-    c.metadata.finalizers = f;
-    b->step = STEP_FINALIZER;
-    b->call =
-        bh_client_update(b->s->client, &bh_resource_v1_resource_claim_kind, &c, "", bind_answer, b);
-}
-
-/* Siblings of a group reserve a claim all at once: without versions, so that none is in another's
- * way. The answer shows whether it is the allocation that was meant. */
-static void join_reservation(struct sbind *b, const struct bind_claim *k)
-{
-    struct bh_str body =
-        bh_str_fmt(b->arena,
-                   "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"reservedFor\":[{\"resource\":"
-                   "\"pods\",\"name\":\"%.*s\",\"uid\":\"%.*s\"}]}}",
-                   BH_SF(k->uid), BH_SF(b->pod_obj->name), BH_SF(b->pod_obj->uid));
-
-    b->step = STEP_STATUS;
-    b->call = bh_client_patch(b->s->client, &bh_resource_v1_resource_claim_kind, k->ns, k->name,
-                              "status", BH_PATCH_STRATEGIC, body, bind_answer, b);
-}
-
-static void put_status(struct sbind *b, struct bind_claim *k)
-{
-    struct bh_resource_v1_resource_claim c =
-        *(const struct bh_resource_v1_resource_claim *)bh_obj_struct(k->obj);
-    struct bh_resource_v1_resource_claim_consumer_reference_vec r = {
-        bh_new_n(b->arena, struct bh_resource_v1_resource_claim_consumer_reference,
-                 c.status.reserved_for.n + 1),
-        c.status.reserved_for.n};
-
-    if (r.n)
-        memcpy(r.p, c.status.reserved_for.p, r.n * sizeof(*r.p));
-    r.p[r.n++] = (struct bh_resource_v1_resource_claim_consumer_reference){
-        .resource = BH_S("pods"), .name = b->pod_obj->name, .uid = b->pod_obj->uid};
-    c.status.reserved_for = r;
-    if (k->alloc) {
-        struct bh_resource_v1_allocation_result *al =
-            bh_arena_memdup(b->arena, k->alloc, sizeof(*k->alloc));
-
-        al->allocation_timestamp = (struct bh_time){bh_loop_wall_ns(b->s->loop) / 1000000000, 0};
-        c.status.allocation = al;
-    }
-    b->step = STEP_STATUS;
-    b->call = bh_client_update(b->s->client, &bh_resource_v1_resource_claim_kind, &c, "status",
-                               bind_answer, b);
-}
-
-static void get_claim(struct sbind *b, const struct bind_claim *k)
-{
-    struct bh_client_req req = {.verb = BH_VERB_GET,
-                                .kind = &bh_resource_v1_resource_claim_kind,
-                                .ns = k->ns,
-                                .name = k->name};
-
-    b->step = STEP_GET;
-    b->call = bh_client_call(b->s->client, &req, bind_answer, b);
-}
-
-static void create_claim(struct sbind *b, const struct bind_claim *k)
-{
-    struct bh_resource_v1_resource_claim c = k->create->claim;
-
-    c.metadata.name = c.metadata.uid = (struct bh_str){NULL, 0};
-    c.metadata.finalizers.p = bh_new(b->arena, struct bh_str);
-    c.metadata.finalizers.p[0] = BH_S(FINALIZER);
-    c.metadata.finalizers.n = 1;
-    b->step = STEP_CREATE;
-    b->call = bh_client_create(b->s->client, &bh_resource_v1_resource_claim_kind, k->ns, &c,
-                               bind_answer, b);
-}
-
-static void add_ext_status(const struct sbind *b, struct bh_buf *out)
-{
-    const struct bh_core_v1_container_extended_resource_request_vec *m = &b->ext->create->mappings;
-
-    bh_buf_addf(out, "\"extendedResourceClaimStatus\":{\"requestMappings\":[");
-    for (size_t i = 0; i < m->n; i++)
-        bh_buf_addf(out,
-                    "%s{\"containerName\":\"%.*s\",\"resourceName\":\"%.*s\",\"requestName\":"
-                    "\"%.*s\"}",
-                    i ? "," : "", BH_SF(m->p[i].container_name), BH_SF(m->p[i].resource_name),
-                    BH_SF(m->p[i].request_name));
-    bh_buf_addf(out, "],\"resourceClaimName\":\"%.*s\"}", BH_SF(b->ext->name));
-}
-
-static void add_native_status(const struct bh_core_v1_pod_status *st, struct bh_buf *out)
-{
-    bh_buf_addf(out, "\"nodeAllocatableResourceClaimStatuses\":[");
-    for (size_t i = 0; i < st->node_allocatable_resource_claim_statuses.n; i++) {
-        if (i)
-            bh_buf_addc(out, ',');
-        bh_msg_encode_json(&bh_core_v1_node_allocatable_resource_claim_status_type,
-                           &st->node_allocatable_resource_claim_statuses.p[i], out);
-    }
-    bh_buf_addc(out, ']');
-}
-
-static void tell_pod(struct sbind *b)
-{
-    BH_AUTO_BUF out = {.max = 256u << 10};
-
-    bh_buf_addf(&out, "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{", BH_SF(b->pod_obj->uid));
-    if (b->ext)
-        add_ext_status(b, &out);
-    if (b->ext && b->native)
-        bh_buf_addc(&out, ',');
-    if (b->native)
-        add_native_status(b->native, &out);
-    bh_buf_addf(&out, "}}");
-    b->step = STEP_POD_STATUS;
-    b->call = bh_client_patch(b->s->client, &bh_core_v1_pod_kind, b->pod_obj->ns, b->pod_obj->name,
-                              "status", BH_PATCH_MERGE, bh_buf_str(&out), bind_answer, b);
-}
-
-/* What was told of the node's resources is not so. */
-static void untell_pod(const struct sbind *b)
-{
-    (void)bh_client_patch(b->s->client, &bh_core_v1_pod_kind, b->pod_obj->ns, b->pod_obj->name,
-                          "status", BH_PATCH_MERGE,
-                          bh_str_fmt(b->arena,
-                                     "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{"
-                                     "\"nodeAllocatableResourceClaimStatuses\":null}}",
-                                     BH_SF(b->pod_obj->uid)),
-                          NULL, NULL);
 }
 
 enum devices { DEVICES_READY, DEVICES_PENDING, DEVICES_FAILED };
@@ -451,7 +235,7 @@ static enum devices devices_bound(struct sbind *b)
             continue;
         switch (sched_binding_state(bh_obj_struct(o), &failure)) {
         case BINDING_FAILED:
-            fail_f(
+            bind_fail_f(
                 b,
                 "running PreBind plugin \"DynamicResources\": device binding failed: claim=%.*s, "
                 "reason=%.*s, message=\"%.*s\"",
@@ -459,10 +243,10 @@ static enum devices devices_bound(struct sbind *b)
             return DEVICES_FAILED;
         case BINDING_PENDING:
             if (b->wait_until && bh_loop_mono_ns(b->s->loop) >= b->wait_until) {
-                fail_f(b,
-                       "running PreBind plugin \"DynamicResources\": device binding timeout: "
-                       "claim=%.*s",
-                       BH_SF(o->name));
+                bind_fail_f(b,
+                            "running PreBind plugin \"DynamicResources\": device binding timeout: "
+                            "claim=%.*s",
+                            BH_SF(o->name));
                 return DEVICES_FAILED;
             }
             pending = true;
@@ -501,29 +285,39 @@ static void begin_wait(struct sbind *b)
              "waiting for binding conditions for device on node %.*s", BH_SF(b->node));
 }
 
-/* Whether the pod still names the claims that were prepared for it: a controller that lost an
- * answer may have made another one. */
-static bool names_its_claims(const struct sbind *b)
+bool bind_names_claims(const struct sbind *b, const struct bh_core_v1_pod *p)
 {
-    const struct spod *pod = b->pod;
-
-    for (size_t i = 0; pod && i < b->watched_n; i++) {
+    for (size_t i = 0; i < b->watched_n; i++) {
         bool named = b->ext && bh_str_eq(b->ext->name, b->watched_names[i]);
         struct bh_str name;
 
-        for (size_t k = 0; !named && k < pod->p->spec.resource_claims.n; k++)
-            named = sched_claim_named(pod, k, &name) && bh_str_eq(name, b->watched_names[i]);
+        for (size_t k = 0; !named && k < p->spec.resource_claims.n; k++)
+            named = sched_claim_named(p, k, &name) && bh_str_eq(name, b->watched_names[i]);
         if (!named)
             return false;
     }
     return true;
 }
 
-/* False: the devices are still awaited. Otherwise b may be gone. */
-static bool go_wait(struct sbind *b)
+/* The same of the pod as the informer has it. The names of generated claims may change until it is
+ * bound, so that binding is for this version of the pod, unless we are changing it ourselves. */
+static bool names_its_claims(struct sbind *b)
+{
+    const struct spod *pod = b->pod;
+
+    b->named_rv = 0;
+    if (!pod)
+        return true;
+    for (size_t k = 0; k < pod->p->spec.resource_claims.n; k++)
+        if (pod->p->spec.resource_claims.p[k].has_resource_claim_template_name)
+            b->named_rv = pod->obj->rv;
+    return bind_names_claims(b, pod->p);
+}
+
+bool bind_wait(struct sbind *b)
 {
     if (!names_its_claims(b)) {
-        fail_f(b, "running PreBind plugin \"DynamicResources\": the pod uses another claim by now");
+        bind_fail_f(b, PRE_BIND BIND_OTHER_CLAIM);
         return true;
     }
     b->step = STEP_WAIT;
@@ -541,7 +335,35 @@ static bool go_wait(struct sbind *b)
     bh_list_del(&b->wait);
     bh_timer_stop(&b->retry);
     if (!b->volumes && group_ready(b))
-        post_binding(b);
+        bind_post(b);
+    return true;
+}
+
+/* Whether binding has to wait for conditions of these devices. */
+static bool conditional(const struct bh_resource_v1_allocation_result *al)
+{
+    for (size_t i = 0; al && i < al->devices.results.n; i++)
+        if (al->devices.results.p[i].binding_conditions.n)
+            return true;
+    return false;
+}
+
+bool bind_at_once(struct sbind *b)
+{
+    if (b->volumes || b->group || !names_its_claims(b))
+        return false;
+    if (b->named_rv && (b->ext || b->native) && !b->pod_told)
+        return false; /* that gives the pod a version which is not known before */
+    for (size_t i = 0; !b->devices_ready && i < b->n; i++)
+        if (conditional(b->claims[i].alloc) || conditional(b->claims[i].shared))
+            return false;
+    for (size_t i = 0; !b->devices_ready && i < b->watched_n; i++) {
+        struct bh_obj *o = bh_informer_get(b->s->inf_claims, b->pod_obj->ns, b->watched_names[i]);
+        const struct bh_resource_v1_resource_claim *c = o ? bh_obj_struct(o) : NULL;
+
+        if (c && conditional(c->status.allocation))
+            return false;
+    }
     return true;
 }
 
@@ -555,63 +377,29 @@ static bool watches(const struct sbind *b, struct bh_str uid)
 
 void sched_bind_claim(struct bh_scheduler *s, const struct bh_obj *claim)
 {
-    for (bool more = true; more;) {
-        more = false;
-        bh_list_for(it, &s->bind_waits)
-        {
-            struct sbind *b = bh_container(it, struct sbind, wait);
+    struct bh_link todo; /* one that fails takes the others of its group with it, out of here too */
 
-            if (!watches(b, claim->uid) || !go_wait(b))
-                continue;
-            more = true;
-            break; /* one that fails takes the others of its group with it */
+    bh_list_init(&todo);
+    bh_list_for_safe(it, &s->bind_waits)
+    {
+        struct sbind *b = bh_container(it, struct sbind, wait);
+
+        if (!watches(b, claim->uid))
+            continue;
+        bh_list_del(&b->wait);
+        bh_list_add_tail(&todo, &b->wait);
+    }
+    while (!bh_list_empty(&todo)) {
+        struct sbind *b = bh_container(todo.next, struct sbind, wait);
+
+        bh_list_del(&b->wait);
+        if (b->step == STEP_SHARED) {
+            bind_go(b);
+        } else {
+            bh_list_add_tail(&s->bind_waits, &b->wait);
+            (void)bind_wait(b);
         }
     }
-}
-
-static void post_binding(struct sbind *b)
-{
-    const struct bh_core_v1_binding msg = {
-        .metadata = {.name = b->pod_obj->name, .namespace = b->pod_obj->ns, .uid = b->pod_obj->uid},
-        .target = {.kind = BH_S("Node"), .name = b->node}};
-    struct bh_client_req req = {.verb = BH_VERB_CREATE,
-                                .kind = &bh_core_v1_pod_kind,
-                                .ns = b->pod_obj->ns,
-                                .name = b->pod_obj->name,
-                                .subresource = BH_S("binding"),
-                                .msg = &msg,
-                                .msg_kind = &bh_core_v1_binding_kind};
-
-    b->step = STEP_BIND;
-    b->call = bh_client_call(b->s->client, &req, bind_answer, b);
-}
-
-static void get_pod(struct sbind *b)
-{
-    struct bh_client_req req = {.verb = BH_VERB_GET,
-                                .kind = &bh_core_v1_pod_kind,
-                                .ns = b->pod_obj->ns,
-                                .name = b->pod_obj->name};
-
-    b->step = STEP_GET_POD;
-    b->call = bh_client_call(b->s->client, &req, bind_answer, b);
-}
-
-static void again_later(struct sbind *b);
-
-/* A sibling stores the allocation. Each retry asks the informer's newest state for it. */
-static void await_sibling(struct sbind *b, struct bind_claim *k)
-{
-    struct bh_obj *o = bh_informer_get(b->s->inf_claims, k->ns, k->name);
-
-    b->step = STEP_SHARED;
-    if (o && o->rv > k->obj->rv) {
-        struct bh_obj *old = k->obj;
-
-        k->obj = bh_obj_ref(o);
-        (void)bh_obj_unref(old);
-    }
-    again_later(b);
 }
 
 /* At any time: while claims are written, and while devices are awaited. */
@@ -626,353 +414,12 @@ static void volumes_bound(void *arg, struct bh_str why)
     }
     b->volumes = NULL;
     sched_vbind_free(v);
-    if (b->call || b->step != STEP_WAIT)
+    if (b->call || (b->step != STEP_WAIT && !(b->dead && b->step == STEP_SHARED)))
         return; /* what is under way goes on, or ends it */
     if (b->dead)
-        bind_failed(b, end_text(b));
+        bind_failed(b, bind_end_text(b));
     else
-        (void)go_wait(b);
-}
-
-/* The next write, from what the newest objects say. */
-static void bind_go(struct sbind *b)
-{
-    while (b->i < b->n) {
-        struct bind_claim *k = &b->claims[b->i];
-        const struct bh_resource_v1_resource_claim *c;
-
-        if (!k->obj) {
-            create_claim(b, k);
-            return;
-        }
-        c = bh_obj_struct(k->obj);
-        if (!bh_str_eq(k->obj->uid, k->uid) || k->obj->deleting) {
-            fail_f(b,
-                   "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deleted in "
-                   "the meantime",
-                   BH_SF(k->ns), BH_SF(k->name));
-            return;
-        }
-        if (k->alloc && !k->stored && c->status.allocation) {
-            fail_f(b,
-                   "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got allocated "
-                   "elsewhere in the meantime",
-                   BH_SF(k->ns), BH_SF(k->name));
-            return;
-        }
-        if (k->shared && !c->status.allocation) {
-            await_sibling(b, k);
-            return;
-        }
-        /* Written already, seen and given back by somebody before the answer came: the devices may
-         * be another's by now. */
-        if (k->alloc && !k->stored && !bh_dra_is_reserved(b->s->model, k->uid)) {
-            fail_f(b,
-                   "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deallocated "
-                   "elsewhere in the meantime",
-                   BH_SF(k->ns), BH_SF(k->name));
-            return;
-        }
-        if (!k->alloc && !c->status.allocation) {
-            fail_f(b,
-                   "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deallocated "
-                   "elsewhere in the meantime",
-                   BH_SF(k->ns), BH_SF(k->name));
-            return;
-        }
-        if (k->alloc && !k->stored &&
-            bh_dra_reservation_lost(b->s->model, k->uid, k->reservation)) {
-            fail_f(b,
-                   "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deallocated "
-                   "elsewhere in the meantime",
-                   BH_SF(k->ns), BH_SF(k->name));
-            return;
-        }
-        if (k->alloc && !has_finalizer(c)) {
-            put_finalizer(b, k);
-            return;
-        }
-        if (!reserved_for(c, b->pod_obj->uid) || (k->alloc && !k->stored)) {
-            if (k->shared)
-                join_reservation(b, k);
-            else
-                put_status(b, k);
-            return;
-        }
-        b->i++;
-        b->tries = 0;
-        b->wait_ms = 0;
-    }
-    if ((b->ext || b->native) && !b->pod_told)
-        tell_pod(b);
-    else
-        (void)go_wait(b);
-}
-
-static void on_retry(void *arg)
-{
-    struct sbind *b = arg;
-
-    switch (b->step) {
-    case STEP_GET:
-        get_claim(b, &b->claims[b->i]);
-        break;
-    case STEP_GET_POD:
-        get_pod(b);
-        break;
-    case STEP_WAIT:
-        (void)go_wait(b);
-        break;
-    case STEP_GROUP:
-        break;
-    case STEP_VOLUMES:
-        break; /* it has a timer of its own */
-    case STEP_SHARED:
-    case STEP_CREATE:
-    case STEP_POD_STATUS:
-    case STEP_FINALIZER:
-    case STEP_STATUS:
-    case STEP_BIND:
-        /* The same write again: what it names (version, uid) lets it take effect once only. */
-        if (ends(b) && !b->unsure)
-            bind_failed(b, end_text(b));
-        else
-            bind_go(b);
-        break;
-    }
-}
-
-static void again_later(struct sbind *b)
-{
-    b->wait_ms = b->wait_ms ? 2 * b->wait_ms : RETRY_FIRST_MS;
-    if (b->wait_ms > RETRY_MAX_MS)
-        b->wait_ms = RETRY_MAX_MS;
-    bh_timer_start(&b->retry, b->wait_ms);
-}
-
-/* No answer, or one that says nothing about the write: it may have taken effect. */
-static bool unknown(const struct bh_client_res *res)
-{
-    return res->status == 0 || res->status == 429 || res->status >= 500;
-}
-
-static void take_claim(struct bind_claim *k, const struct bh_obj *o)
-{
-    struct bh_obj *old = k->obj;
-
-    k->obj = bh_obj_ref(o);
-    (void)bh_obj_unref(old);
-}
-
-static bool same_allocation(const struct bh_resource_v1_allocation_result *a,
-                            const struct bh_resource_v1_allocation_result *b)
-{
-    return bh_msg_equal(&bh_resource_v1_device_allocation_result_type, &a->devices, &b->devices);
-}
-
-static bool same_shared(const struct bind_claim *k)
-{
-    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(k->obj);
-
-    return c->status.allocation && same_allocation(k->shared, c->status.allocation);
-}
-
-/* Looks whether a write of ours, whose answer was lost, is in the object that was read. */
-static void recognise(struct sbind *b, struct bind_claim *k)
-{
-    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(k->obj);
-
-    if (!bh_str_eq(k->obj->uid, k->uid) || !c->status.allocation ||
-        !reserved_for(c, b->pod_obj->uid))
-        return;
-    if (k->alloc && !same_allocation(k->alloc, c->status.allocation))
-        return;
-    k->reserved = true;
-    if (k->alloc) {
-        k->stored = true;
-        sched_claim_written(b->s, k->obj);
-    }
-}
-
-static void claim_answer(struct sbind *b, const struct bh_client_res *res)
-{
-    struct bind_claim *k = &b->claims[b->i];
-
-    if (unknown(res)) {
-        b->unsure |= b->step == STEP_STATUS;
-        again_later(b);
-        return;
-    }
-    if (res->status == 404 || (b->step == STEP_GET && !res->obj)) {
-        fail_f(b,
-               "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got deleted in the "
-               "meantime",
-               BH_SF(k->ns), BH_SF(k->name));
-        return;
-    }
-    if (res->status == 409) { /* our version is old: whatever was sent with it cannot land now */
-        if (b->tries++ >= CONFLICT_TRIES && !b->unsure) {
-            fail_f(b, "running PreBind plugin \"DynamicResources\": %s", res->err.msg);
-            return;
-        }
-        if (b->tries == 1) {
-            get_claim(b, k);
-        } else { /* the version that is in our way may not be there to be read yet */
-            b->step = STEP_GET;
-            again_later(b);
-        }
-        return;
-    }
-    if (res->err.code != BH_OK || !res->obj) {
-        fail_f(b,
-               "running PreBind plugin \"DynamicResources\": add reservation to claim %.*s/%.*s: "
-               "%s",
-               BH_SF(k->ns), BH_SF(k->name), res->err.msg);
-        return;
-    }
-    take_claim(k, res->obj);
-    if (b->step == STEP_STATUS && k->shared && !same_shared(k)) {
-        k->reserved = true;
-        fail_f(b,
-               "running PreBind plugin \"DynamicResources\": claim %.*s/%.*s got allocated "
-               "elsewhere in the meantime",
-               BH_SF(k->ns), BH_SF(k->name));
-        return;
-    }
-    if (b->step == STEP_STATUS) {
-        k->reserved = true;
-        if (k->alloc) {
-            k->stored = true;
-            sched_claim_written(b->s, k->obj);
-        }
-    } else if (b->step == STEP_GET) {
-        recognise(b, k);
-    }
-    b->unsure = false;
-    b->wait_ms = 0;
-    if (ends(b))
-        bind_failed(b, end_text(b));
-    else
-        bind_go(b);
-}
-
-/* The reservation moves to the uid that the server gave; in one step, so it is never open. */
-static void create_answer(struct sbind *b, const struct bh_client_res *res)
-{
-    struct bind_claim *k = &b->claims[b->i];
-    struct bh_err err = {0};
-
-    if (res->err.code != BH_OK || !res->obj) {
-        fail_f(b, "running PreBind plugin \"DynamicResources\": create claim: %s", res->err.msg);
-        return;
-    }
-    take_claim(k, res->obj);
-    bh_dra_unreserve(b->s->model, k->uid);
-    k->uid = bh_str_dup(b->arena, res->obj->uid);
-    k->name = bh_str_dup(b->arena, res->obj->name);
-    b->watched[b->watched_n] = k->uid;
-    b->watched_names[b->watched_n++] = k->name;
-    if (bh_dra_reserve(b->s->model, bh_obj_struct(k->obj), k->alloc, &err) < 0) {
-        k->stored = true; /* nothing is left to take back */
-        fail_f(b, "running PreBind plugin \"DynamicResources\": %s", err.msg);
-        return;
-    }
-    k->reservation = bh_dra_reservation(b->s->model, k->uid);
-    if (ends(b))
-        bind_failed(b, end_text(b));
-    else
-        bind_go(b);
-}
-
-static void pod_status_answer(struct sbind *b, const struct bh_client_res *res)
-{
-    if (unknown(res)) {
-        again_later(b);
-    } else if (res->err.code != BH_OK) {
-        fail_f(b, "running PreBind plugin \"DynamicResources\": update pod status: %s",
-               res->err.msg);
-    } else {
-        b->pod_told = true;
-        if (ends(b))
-            bind_failed(b, end_text(b));
-        else
-            bind_go(b);
-    }
-}
-
-static void binding_answer(struct sbind *b, const struct bh_client_res *res)
-{
-    if (unknown(res)) {
-        b->unsure = true;
-        again_later(b);
-        return;
-    }
-    if (res->status >= 200 && res->status < 300) {
-        bind_done(b);
-        return;
-    }
-    if (res->status == 409 && b->unsure) {
-        get_pod(b); /* perhaps by ourselves */
-        return;
-    }
-    if (res->status == 404) {
-        bind_failed(b, (struct bh_str){NULL, 0});
-        return;
-    }
-    fail_f(b, "running Bind plugin \"DefaultBinder\": binding rejected: %s", res->err.msg);
-}
-
-static void pod_answer(struct sbind *b, const struct bh_client_res *res)
-{
-    const struct bh_core_v1_pod *p;
-
-    if (unknown(res)) {
-        again_later(b);
-        return;
-    }
-    if (!res->obj || !bh_str_eq(res->obj->uid, b->pod_obj->uid)) {
-        bind_failed(b, (struct bh_str){NULL, 0});
-        return;
-    }
-    p = bh_obj_struct(res->obj);
-    if (bh_str_eq(p->spec.node_name, b->node))
-        bind_done(b);
-    else
-        fail_f(b,
-               "running Bind plugin \"DefaultBinder\": binding rejected: pod %.*s is already "
-               "assigned to node \"%.*s\"",
-               BH_SF(b->pod_obj->name), BH_SF(p->spec.node_name));
-}
-
-static void bind_answer(void *arg, const struct bh_client_res *res)
-{
-    struct sbind *b = arg;
-
-    b->call = 0;
-    switch (b->step) {
-    case STEP_CREATE:
-        create_answer(b, res);
-        break;
-    case STEP_POD_STATUS:
-        pod_status_answer(b, res);
-        break;
-    case STEP_SHARED:
-    case STEP_VOLUMES:
-    case STEP_WAIT:
-    case STEP_GROUP:
-        break;
-    case STEP_FINALIZER:
-    case STEP_STATUS:
-    case STEP_GET:
-        claim_answer(b, res);
-        break;
-    case STEP_BIND:
-        binding_answer(b, res);
-        break;
-    case STEP_GET_POD:
-        pod_answer(b, res);
-        break;
-    }
+        (void)bind_wait(b);
 }
 
 static void add_claim(struct sbind *b, const struct pod_claim *pc, const struct candidate *k)
@@ -1037,7 +484,7 @@ static void begin(struct sbind *b)
         sched_vbind_start(b->volumes, volumes_bound, b);
     }
     if (b->dead)
-        bind_failed(b, end_text(b));
+        bind_failed(b, bind_end_text(b));
     else
         bind_go(b);
 }
@@ -1082,7 +529,8 @@ void sched_bind(struct cycle *c, const struct candidate *k, struct bind_group *b
     if (k->native)
         b->native = native_status(k->native, a);
     b->volumes = sched_vbind_new(c, k->node, a);
-    bh_timer_init(&b->retry, c->s->loop, on_retry, b);
+    bh_timer_init(&b->retry, c->s->loop, bind_retry, b);
+    b->parts = bh_new_n(a, struct bind_part, c->claims_n + 3);
     bh_list_add_tail(&c->s->binds, &b->link);
     c->s->binds_n++;
     c->pod->bind = b;

@@ -95,9 +95,9 @@ bool sched_claims_there(struct bh_scheduler *s, const struct spod *pod, struct b
     return true;
 }
 
-bool sched_claim_named(const struct spod *pod, size_t i, struct bh_str *ret)
+bool sched_claim_named(const struct bh_core_v1_pod *p, size_t i, struct bh_str *ret)
 {
-    return claim_name(pod->p, &pod->p->spec.resource_claims.p[i], ret) == REF_NAME;
+    return claim_name(p, &p->spec.resource_claims.p[i], ret) == REF_NAME;
 }
 
 static bool refuse(struct cycle *c, struct bh_str text)

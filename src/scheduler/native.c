@@ -55,7 +55,7 @@ static void users(const struct cycle *c, struct bh_str claim, struct bh_str_vec 
                 for (size_t r = 0; r < spec->resource_claims.n; r++) {
                     if (!bh_str_eq(spec->resource_claims.p[r].name,
                                    x->resources.claims.p[j].name) ||
-                        !sched_claim_named(c->pod, r, &name) || !bh_str_eq(name, claim))
+                        !sched_claim_named(c->pod->p, r, &name) || !bh_str_eq(name, claim))
                         continue;
                     bh_arena_grow(c->a, &ret->p, &cap, ret->n + 1, sizeof(*ret->p));
                     ret->p[ret->n++] = x->name;

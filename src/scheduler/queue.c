@@ -144,7 +144,7 @@ static void refs_add(struct bh_scheduler *s, struct spod *pod)
         struct claim_ref *r = &pod->refs[pod->refs_n];
         struct bh_str name;
 
-        if (!sched_claim_named(pod, i, &name))
+        if (!sched_claim_named(pod->p, i, &name))
             continue;
         pod->refs_n++;
         r->pod = pod;

@@ -609,7 +609,7 @@ bool sched_releases(struct bh_scheduler *s, const struct bh_obj *claim, const st
 void sched_give_seen(struct bh_scheduler *s, const struct bh_obj *claim, bool gone);
 void sched_give_done(struct bh_scheduler *s);
 /* Name of the claim behind the entry; false while it has none, or needs none. */
-bool sched_claim_named(const struct spod *pod, size_t i, struct bh_str *ret);
+bool sched_claim_named(const struct bh_core_v1_pod *p, size_t i, struct bh_str *ret);
 void sched_claim_written(struct bh_scheduler *s, const struct bh_obj *o);
 /* An object of the informer: a version at or after our write settles the reservation, even when it
  * holds no allocation. */
@@ -718,6 +718,8 @@ void sched_bind(struct cycle *c, const struct candidate *k, struct bind_group *b
 struct bind_group *sched_bind_group_add(struct bind_group *bg);
 /* A claim changed for which a bind may wait. */
 void sched_bind_claim(struct bh_scheduler *s, const struct bh_obj *claim);
+/* Before a new claim of the informer enters the ledger: it may be one that a bind has made. */
+void sched_bind_made(struct bh_scheduler *s, const struct bh_obj *o);
 void sched_bind_pod_gone(struct spod *pod);
 void sched_bind_abandon(struct bh_scheduler *s); /* when the scheduler goes: no more callbacks */
 

@@ -395,6 +395,10 @@ static void claims_listed(void *arg, uint64_t rv)
 
 static void claim_changed(struct bh_scheduler *s, struct bh_obj *old, struct bh_obj *o)
 {
+    const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
+
+    if (!old && s->binds_n && bh_str_map_get(&c->metadata.annotations, BH_S(EXT_ANNOTATION)))
+        sched_bind_made(s, o);
     bh_dra_claim_put(s->model, o);
     sched_claim_settle(s, o);
     sched_give_seen(s, o, false);

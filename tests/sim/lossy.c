@@ -127,7 +127,7 @@ static struct lost_call *call_new(struct lossy *l, uint64_t id, const struct bh_
     k->id = id;
     k->lose_answer = chance(l, l->lose_answer);
     bh_list_add_tail(&l->calls, &k->link);
-    k->late = chance(l, l->late);
+    k->late = chance(l, l->late) && !n; /* in process nothing is overtaken by what is sent later */
     if (k->late) {
         bh_timer_init(&k->timer, l->base.loop, report_loss, k);
         bh_timer_start(&k->timer, LOSSY_LATE_MAX_MS / 4);
