@@ -426,6 +426,9 @@ static void read_claim(struct reader *r, struct dra_dclaim *c,
     c->cons = bh_new_n(r->d->arena, struct dra_con, c->cons_n);
     for (size_t i = 0; i < c->cons_n; i++)
         read_constraint(r, &c->cons[i], i, &spec->constraints.p[i]);
+    c->exact = true;
+    for (size_t i = 0; i < c->n; i++)
+        c->exact = c->exact && c->reqs[i].n == 1 && !c->reqs[i].listed && !c->reqs[i].subs[0].all;
     r->d->needs_device |= claim_needs_device(c);
 }
 

@@ -277,6 +277,7 @@ struct dra_dclaim {
     size_t n;
     struct dra_con *cons;
     size_t cons_n;
+    bool exact;           /* all requests count their devices, and leave no choice */
     int topo[DRA_TOPO_N]; /* how much scoring wants its devices to share each; below 0: apart */
 };
 

@@ -1009,6 +1009,38 @@ BH_TEST(candidates_mode_all) /* taking can help those who want all that is left 
     world_done(&w);
 }
 
+BH_TEST(candidates_by_counters)
+{
+    struct world w;
+
+    /* A device that one node sees frees counters for one that all see. */
+    begin(&w);
+    slice_full(&w, "s0", "d", "p", 1, 3, "nodeName: n1", COUNTERS("1"));
+    slice_full(&w, "s1", "d", "p", 1, 3, "nodeName: n1", "devices: [" USES("a", "1") "]");
+    slice_full(&w, "s2", "d", "p", 1, 3, "allNodes: true", "devices: [" USES("b", "1") "]");
+    claim(&w, "c", 1, "");
+    held(&w, "h", "p", "a", "");
+    WANT_OUT(&w, "n2", "default/c", BH_DRA_NO_SOLUTION, "");
+    BH_CHECK(!bh_dra_ask_may_fit(w.ask, BH_S("n2")));
+    bh_dra_claim_del(w.m, BH_S("in-use/h"));
+    BH_CHECK(bh_dra_ask_may_fit(w.ask, BH_S("n2")));
+    WANT(&w, "n2", "default/c", "d/p/b");
+    /* Whoever shares a device that was too dear pays for the next one. */
+    slice_full(&w, "s1", "d", "p", 1, 2, "nodeName: n1",
+               "devices: [{name: a, allowMultipleAllocations: true, capacity: {m: {value: '4', "
+               "requestPolicy: {default: '1'}}}, consumesCounters: [{counterSet: cs, counters: {m: "
+               "{value: '2'}}}]}]");
+    slice_full(&w, "s0", "d", "p", 1, 2, "nodeName: n1", COUNTERS("1"));
+    bh_dra_slice_del(w.m, BH_S("s2"));
+    WANT_OUT(&w, "n1", "default/c", BH_DRA_NO_SOLUTION, "");
+    BH_CHECK(!bh_dra_ask_may_fit(w.ask, BH_S("n1")));
+    held(&w, "i", "p", "a",
+         ", shareID: 11111111-1111-4111-8111-111111111111, consumedCapacity: {m: '1'}");
+    BH_CHECK(bh_dra_ask_may_fit(w.ask, BH_S("n1")));
+    WANT(&w, "n1", "default/c", "d/p/a");
+    world_done(&w);
+}
+
 BH_TEST(asks_outlive_demands) /* more distinct claims than are remembered, and a class that goes
                                  meanwhile */
 {
@@ -1144,34 +1176,5 @@ BH_TEST(explanations_are_bounded)
     bh_dra_explain(w.ask, &n1, 1, w.a, &why);
     text = bh_dra_explain_text(&why, BH_S("cannot allocate all claims"), w.a);
     BH_CHECK(text.n <= BH_MESSAGE_BYTES_MAX && text.n > BH_MESSAGE_BYTES_MAX / 2);
-    world_done(&w);
-}
-
-BH_TEST(extended_resources)
-{
-    struct world w;
-    const struct {
-        const char *name, *ext, *created;
-    } classes[] = {{"a", "example.com/gpu", "2026-01-01T00:00:00Z"},
-                   {"b", "example.com/gpu", "2026-01-02T00:00:00Z"},
-                   {"c", "example.com/gpu", "2026-01-02T00:00:00Z"}};
-
-    world_init(&w, NULL);
-    for (size_t i = 0; i < BH_COUNT(classes); i++) {
-        char text[512];
-
-        (void)snprintf(text, sizeof(text),
-                       "{kind: DeviceClass, apiVersion: resource.k8s.io/v1, metadata: {name: %s, "
-                       "creationTimestamp: '%s'}, spec: {extendedResourceName: %s}}",
-                       classes[i].name, classes[i].created, classes[i].ext);
-        world_yaml(&w, text);
-    }
-    BH_STREQ(bh_dra_class_of_resource(w.m, BH_S("example.com/gpu")), "b");
-    BH_STREQ(bh_dra_class_of_resource(w.m, BH_S("deviceclass.resource.kubernetes.io/c")), "c");
-    bh_dra_class_del(w.m, BH_S("b"));
-    BH_STREQ(bh_dra_class_of_resource(w.m, BH_S("example.com/gpu")), "c");
-    bh_dra_class_del(w.m, BH_S("c"));
-    bh_dra_class_del(w.m, BH_S("a"));
-    BH_EQ(bh_dra_class_of_resource(w.m, BH_S("example.com/gpu")).n, 0);
     world_done(&w);
 }

@@ -35,6 +35,7 @@ struct dra_scene {
     struct span *spans;   /* by id */
     size_t spans_n;
     size_t scans;
+    struct dra_values *values;
     bool topo; /* some device says where it sits */
 };
 
@@ -96,7 +97,106 @@ static void scene_free(struct bh_dra_model *m, struct dra_scene *e)
     bh_free(e->cands);
     bh_free(e->size);
     bh_free(e->spans);
+    for (struct dra_values *v = e->values, *next; v; v = next) {
+        next = v->next;
+        bh_free((void *)(uintptr_t)v->attr.p);
+        bh_free(v->id);
+        bh_free(v);
+    }
     bh_free(e);
+}
+
+/* ---- values of attributes ---- */
+
+/* Equal for values that matchAttribute takes for equal; false for what is no single value. */
+static bool value_key(const struct bh_resource_v1_device_attribute *a, struct bh_buf *b)
+{
+    bh_buf_clear(b);
+    if (a->has_int)
+        bh_buf_addf(b, "i%lld", (long long)a->int_);
+    else if (a->ints.n)
+        return false;
+    else if (a->has_bool)
+        bh_buf_addf(b, "b%d", a->bool_);
+    else if (a->bools.n)
+        return false;
+    else if (a->has_string)
+        bh_buf_addf(b, "s%.*s", BH_SF(a->string));
+    else if (a->strings.n)
+        return false;
+    else if (a->has_version)
+        bh_buf_addf(b, "v%.*s", BH_SF(a->version));
+    else
+        return false;
+    return true;
+}
+
+static const struct dra_values *values_get(struct dra_scene *e, const struct dra_con *con)
+{
+    struct dra_values *v = e->values;
+    struct bh_map ids = {0};
+    BH_AUTO_BUF key = {0};
+
+    while (v && !bh_str_eq(v->attr, con->attr))
+        v = v->next;
+    if (v)
+        return v;
+    v = bh_calloc(1, sizeof(*v));
+    v->attr = (struct bh_str){bh_memdup(con->attr.p, con->attr.n), con->attr.n};
+    v->id = bh_calloc(e->n, sizeof(*v->id));
+    v->n = 1;
+    v->next = e->values;
+    e->values = v;
+    for (size_t i = 0; i < e->n; i++) {
+        const struct bh_resource_v1_device_attribute *a = dra_attr(e->cands[i].dev, con);
+        uintptr_t id;
+
+        if (!a)
+            continue;
+        if (!value_key(a, &key)) {
+            v->id[i] = DRA_VALUE_ANY;
+            continue;
+        }
+        id = (uintptr_t)bh_map_get(&ids, bh_buf_str(&key));
+        if (!id) {
+            id = v->n++;
+            (void)bh_map_put(&ids, bh_buf_str(&key), (void *)id);
+        }
+        v->id[i] = (uint32_t)id;
+    }
+    bh_map_done(&ids);
+    return v;
+}
+
+uint32_t dra_mark_room(const struct dra_mark *k, uint32_t value)
+{
+    return k->count[value] + k->any;
+}
+
+static void marks_add(struct dra_fit *f, uint32_t at, bool in)
+{
+    for (size_t i = 0; i < f->marks_n; i++) {
+        struct dra_mark *k = &f->marks[i];
+        uint32_t id = k->values->id[at], *n = id == DRA_VALUE_ANY ? &k->any : &k->count[id];
+
+        *n = in ? *n + 1 : *n - 1;
+    }
+}
+
+static void marks_new(struct dra_fit *f, struct dra_scene *e, const struct dra_dclaim *c,
+                      struct bh_str req)
+{
+    f->marks = bh_calloc(c->cons_n, sizeof(*f->marks));
+    for (size_t i = 0; i < c->cons_n; i++) {
+        struct dra_mark *k = &f->marks[f->marks_n];
+
+        if (c->cons[i].distinct || !dra_con_applies(&c->cons[i], req, f->sub))
+            continue;
+        k->con = (uint32_t)i;
+        k->values = values_get(e, &c->cons[i]);
+        k->count = bh_calloc(k->values->n, sizeof(*k->count));
+        f->marks_n++;
+    }
 }
 
 /* ---- scans ---- */
@@ -156,6 +256,7 @@ static void fit_set(struct dra_fit *f, uint32_t at, bool in, double used)
             dra_rank_del(&f->rank, at);
         f->bits[at / 64] &= ~bit;
         f->n--;
+        marks_add(f, at, false);
     }
     if (in) {
         if (f->used) {
@@ -164,6 +265,7 @@ static void fit_set(struct dra_fit *f, uint32_t at, bool in, double used)
         }
         f->bits[at / 64] |= bit;
         f->n++;
+        marks_add(f, at, true);
     }
 }
 
@@ -216,6 +318,12 @@ static void scan_fill(struct bh_dra_model *m, struct dra_scan *x)
         memset(x->fits[i].bits, 0, words * sizeof(*x->fits[i].bits));
         dra_rank_done(&x->fits[i].rank);
         x->fits[i].n = 0;
+        for (size_t k = 0; k < x->fits[i].marks_n; k++) {
+            struct dra_mark *mark = &x->fits[i].marks[k];
+
+            memset(mark->count, 0, mark->values->n * sizeof(*mark->count));
+            mark->any = 0;
+        }
     }
     for (size_t i = 0; i < e->n && !x->broken; i++)
         look(m, x, (uint32_t)i);
@@ -251,8 +359,12 @@ static struct dra_scan *scan_new(struct bh_dra_model *m, struct dra_scene *e, st
     }
     for (size_t i = 0; i < d->n; i++)
         for (size_t k = 0; k < d->claims[i].n; k++)
-            for (size_t j = 0; j < d->claims[i].reqs[k].n; j++)
-                x->fits[d->claims[i].reqs[k].subs[j].id].sub = &d->claims[i].reqs[k].subs[j];
+            for (size_t j = 0; j < d->claims[i].reqs[k].n; j++) {
+                const struct dra_sub *s = &d->claims[i].reqs[k].subs[j];
+
+                x->fits[s->id].sub = s;
+                marks_new(&x->fits[s->id], e, &d->claims[i], d->claims[i].reqs[k].name);
+            }
     for (size_t i = 0; i < x->fits_n; i++) {
         struct dra_fit *f = &x->fits[i];
 
@@ -282,6 +394,9 @@ static void scan_free(struct dra_scan *x)
     for (size_t i = 0; i < x->fits_n; i++) {
         bh_free(x->fits[i].bits);
         bh_free(x->fits[i].used);
+        for (size_t k = 0; k < x->fits[i].marks_n; k++)
+            bh_free(x->fits[i].marks[k].count);
+        bh_free(x->fits[i].marks);
         dra_rank_done(&x->fits[i].rank);
     }
     bh_free(x->fits);

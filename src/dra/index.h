@@ -5,6 +5,24 @@
 #include "dra/rank.h"
 #include "dra/search.h"
 
+/* The values that the candidates of a scene have for one attribute. */
+#define DRA_VALUE_NONE 0u         /* it has none */
+#define DRA_VALUE_ANY  UINT32_MAX /* a list, or nothing that can be compared: to be looked at */
+struct dra_values {
+    struct dra_values *next;
+    struct bh_str attr; /* owned */
+    uint32_t *id;       /* by candidate; equal for equal values */
+    uint32_t n;         /* ids are below */
+};
+
+/* A matchAttribute constraint on a request, and how many of its candidates have each value. */
+struct dra_mark {
+    uint32_t con; /* of the claim */
+    const struct dra_values *values;
+    uint32_t *count; /* by value */
+    uint32_t any;
+};
+
 /* The candidates that may serve a request as far as the books say. */
 struct dra_fit {
     const struct dra_sub *sub;
@@ -14,6 +32,8 @@ struct dra_fit {
     /* For scoring: how much of it is in use, and the candidates in order. */
     double *used;
     struct dra_rank rank;
+    struct dra_mark *marks;
+    size_t marks_n;
 };
 
 /* What is known of a demand in one scene, with one kind of scoring. */
@@ -37,6 +57,8 @@ struct dra_scan {
 struct dra_scan *dra_scan_get(struct bh_dra_model *m, struct dra_demand *d,
                               const struct dra_view *v, enum bh_dra_scoring scoring);
 bool dra_fit_has(const struct dra_fit *f, uint32_t at);
+/* How many candidates have this value of the constraint, or may have it. */
+uint32_t dra_mark_room(const struct dra_mark *k, uint32_t value);
 /* The next candidate from at on; the number of candidates when there is none. */
 size_t dra_fit_next(const struct dra_fit *f, size_t at);
 /* As it stands in the order; for scoring. */

@@ -210,3 +210,41 @@ BH_TEST(index_follows_slices_and_rules)
     BH_STREQ(bh_s(world_got(&w)), "d/p1/d0 d/p1/d1");
     world_done(&w);
 }
+
+BH_TEST(pairs_that_no_pool_has)
+{
+    struct world w;
+    const char *pair =
+        "{requests: [{name: r, exactly: {deviceClassName: any, allocationMode: ExactCount, count: "
+        "1, selectors: [{cel: {expression: \"device.attributes['d'].size == 2\"}}]}}, {name: t, "
+        "exactly: {deviceClassName: any, allocationMode: ExactCount, count: 3, selectors: [{cel: "
+        "{expression: \"device.attributes['d'].size == 1\"}}]}}], constraints: [{matchAttribute: "
+        "d/pool}]}";
+
+    world_init(&w, NULL);
+    pools(&w);
+    for (int i = 0; i < POOLS; i++) {
+        BH_AUTO_BUF b = {0};
+
+        /* Two of the four quarters are left: half of it, or two quarters, but not three. */
+        bh_buf_addf(&b,
+                    "{kind: ResourceClaim, apiVersion: resource.k8s.io/v1, metadata: {name: h%d, "
+                    "namespace: in-use}, spec: {devices: {}}, status: {allocation: {devices: "
+                    "{results: [{request: r, driver: d, pool: p%d, device: d2}, {request: r, "
+                    "driver: d, pool: p%d, device: d3}]}}}}\n",
+                    i, i, i);
+        world_yaml(&w, bh_buf_cstr(&b));
+    }
+    world_yaml(&w, bh_str_fmt(w.a,
+                              "{kind: ResourceClaim, apiVersion: resource.k8s.io/v1, "
+                              "metadata: {name: c, namespace: default}, spec: {devices: "
+                              "%s}}\n",
+                              pair)
+                       .p);
+    for (int scoring = BH_DRA_FIRST_FIT; scoring <= BH_DRA_SPREAD; scoring++) {
+        w.opts.scoring = (enum bh_dra_scoring)scoring;
+        BH_EQ(world_allocate(&w, "n0", "default/c"), BH_DRA_NO_SOLUTION);
+        BH_CHECK(w.res.steps < 5); /* no first device was tried */
+    }
+    world_done(&w);
+}

@@ -213,8 +213,11 @@ static bool concerns_others(const struct dra_dev *d)
     return false;
 }
 
-/* Whoever may succeed now that a device changed hands shall try again. */
-static void log_use(struct bh_dra_model *m, const struct dra_use *u, bool take)
+/* Whoever may succeed now that a device changed hands shall try again. Taking helps those who can
+ * share it, when its counters are paid with that; and others, where something below nothing is
+ * taken. */
+static void log_use(struct bh_dra_model *m, const struct dra_use *u, bool take, bool paid,
+                    bool negative)
 {
     for (const struct dra_dev *d = u->devs; d; d = d->use_next) {
         const struct dra_pool *p = d->slice->pool;
@@ -226,10 +229,11 @@ static void log_use(struct bh_dra_model *m, const struct dra_use *u, bool take)
                 m->taken++;
             if (!m->quiet && concerns_others(d))
                 m->shared++;
-            continue;
+            if (!negative && !d->negative && !(paid && d->d->consumes_counters.n))
+                continue;
         }
         /* Counters reach as far as the pool does. */
-        if (!d->slice->node || (p->n_counters && p->n > 64))
+        if (!d->slice->node || (p->n_counters && (p->n > 64 || p->n_open)))
             dra_log_open(m);
         else if (!p->n_counters)
             dra_log_node(m, d->slice->node, false);
@@ -243,7 +247,8 @@ static void log_use(struct bh_dra_model *m, const struct dra_use *u, bool take)
 static void grant_book(struct bh_dra_model *m, const struct dra_grant *g, bool take)
 {
     struct dra_use *u = g->use;
-    bool any = dra_use_any(u), whole = u->dedicated != 0;
+    bool any = dra_use_any(u), whole = u->dedicated != 0, measured = u->measured != 0;
+    bool negative = false;
 
     if (g->admin) /* counts for nobody */
         return;
@@ -251,8 +256,10 @@ static void grant_book(struct bh_dra_model *m, const struct dra_grant *g, bool t
         u->shares = take ? u->shares + 1 : u->shares - 1;
         if (g->caps_n)
             u->measured = take ? u->measured + 1 : u->measured - 1;
-        for (size_t i = 0; i < g->caps_n; i++)
+        for (size_t i = 0; i < g->caps_n; i++) {
             use_agg_add(u, &g->caps[i], take);
+            negative |= bh_quantity_sign(g->caps[i].q) < 0;
+        }
     } else {
         u->dedicated = take ? u->dedicated + 1 : u->dedicated - 1;
     }
@@ -263,7 +270,7 @@ static void grant_book(struct bh_dra_model *m, const struct dra_grant *g, bool t
             dra_slice_free_add(m, d->slice, take ? -1 : 1);
         dra_index_log(m, d);
     }
-    log_use(m, u, take);
+    log_use(m, u, take, !measured && u->measured, negative);
 }
 
 static void holders_change(struct bh_dra_model *m, struct dra_held *h, struct dra_use *u, bool add)

@@ -122,7 +122,7 @@ static bool counters_take(struct dra_call *c, struct dra_cand *x)
     return false;
 }
 
-static bool counters_needed(const struct dra_cand *x)
+bool dra_counters_needed(const struct dra_cand *x)
 {
     if (x->dev->d->consumes_counters.n == 0)
         return false;
@@ -332,8 +332,9 @@ static void con_remove(const struct dra_call *c, const struct dra_con *con,
 
 /* All constraints of the claim in order, or none. */
 static bool cons_add(struct dra_call *c, uint32_t claim, uint32_t req, const struct dra_sub *s,
-                     const struct dra_dev *d, uint64_t *masks)
+                     uint32_t cand, uint64_t *masks)
 {
+    const struct dra_dev *d = c->cands[cand].dev;
     const struct dra_dclaim *dc = &c->d->claims[claim];
 
     for (size_t i = 0; i < dc->cons_n; i++) {
@@ -345,6 +346,7 @@ static bool cons_add(struct dra_call *c, uint32_t claim, uint32_t req, const str
         if (!dra_con_applies(con, dc->reqs[req].name, s))
             continue;
         masks[i] = st->mask;
+        st->cand = st->n ? st->cand : cand;
         a = dra_attr(d, con);
         ok = a && (con->distinct ? distinct_add(c, con, st, claim, req, a) : match_add(c, st, a));
         if (ok)
@@ -438,7 +440,7 @@ enum dra_placing dra_place(struct dra_call *c, uint32_t claim, uint32_t req,
 {
     struct dra_cand *x = &c->cands[cand];
     struct dra_placed *p = &c->placed[c->placed_n];
-    bool counters = counters_needed(x);
+    bool counters = dra_counters_needed(x);
     enum dra_placing why = DRA_FITS;
 
     if (x->dev->d->consumes_counters.n && !c->m->f.partitionable_devices)
@@ -453,7 +455,7 @@ enum dra_placing dra_place(struct dra_call *c, uint32_t claim, uint32_t req,
     p->counters = counters;
     if (!dra_tolerated(c->m, s, x->dev, NULL))
         why = DRA_UNFIT_TAINT;
-    else if (!cons_add(c, claim, req, s, x->dev, p->masks))
+    else if (!cons_add(c, claim, req, s, cand, p->masks))
         why = DRA_UNFIT_CONSTRAINT;
     else if (!dra_capacity_fits(c->m, s, x)) {
         /* Only in mode All: another request took of it since it was collected. */

@@ -15,6 +15,9 @@
 #include "api/engine.h"
 #include "dra/index.h"
 
+#define ASTRAY        64u /* devices taken back before bounds are worth while */
+#define LOOKS_OF_STEP 64u /* candidates that may be passed over for one step */
+
 enum out { OUT_YES, OUT_NO, OUT_MAX, OUT_FATAL, OUT_SPENT };
 
 enum frame_kind { F_CLAIM, F_SUBS, F_ALL, F_EXACT };
@@ -32,6 +35,7 @@ struct search {
     struct dra_call *c;
     struct frame *stack;
     size_t depth;
+    uint64_t failures; /* devices that were placed and taken back */
     bool prune;
 };
 
@@ -244,17 +248,54 @@ static int must_place(struct dra_call *c, const struct frame *f, const struct dr
     }
 }
 
-/* The candidate to be tried at place f->at, or at the next one that has any; DRA_NONE: all were. */
-static uint32_t exact_cand(struct dra_call *c, struct frame *f, const struct dra_sub *sub)
+uint32_t dra_cand_at(struct dra_call *c, const struct dra_sub *s, size_t *at)
 {
     if (c->order) {
-        struct dra_list *l = &c->order[sub->id];
+        struct dra_list *l = &c->order[s->id];
 
-        return f->at < l->n ? dra_order_at(c, l, f->at) : DRA_NONE;
+        return *at < l->n ? dra_order_at(c, l, *at) : DRA_NONE;
     }
     if (c->scan)
-        f->at = dra_fit_next(&c->scan->fits[sub->id], f->at);
-    return f->at < c->cands_n ? (uint32_t)f->at : DRA_NONE;
+        *at = dra_fit_next(&c->scan->fits[s->id], *at);
+    return *at < c->cands_n ? (uint32_t)*at : DRA_NONE;
+}
+
+/* Whether the values of matchAttribute constraints say that the candidate leads nowhere: the
+ * devices before it have another one, or too few of those that are still wanted have the same. */
+static bool dead_value(const struct dra_call *c, const struct frame *f, const struct dra_sub *sub,
+                       uint32_t at)
+{
+    const struct dra_dclaim *dc = &c->d->claims[f->c];
+    const struct dra_fit *fit = &c->scan->fits[sub->id];
+
+    for (size_t i = 0; i < fit->marks_n; i++) {
+        const struct dra_mark *k = &fit->marks[i];
+        const struct dra_con_state *st = &c->cons[f->c][k->con];
+        uint32_t id = k->values->id[at], first;
+
+        if (id == DRA_VALUE_NONE)
+            return true;
+        if (id == DRA_VALUE_ANY)
+            continue;
+        if (st->n) {
+            first = k->values->id[st->cand];
+            if (first != DRA_VALUE_ANY && first != id)
+                return true;
+            continue;
+        }
+        if (dra_mark_room(k, id) < (uint64_t)(sub->count - f->d))
+            return true;
+        for (size_t r = f->r + 1; dc->exact && r < dc->n; r++) {
+            const struct dra_sub *s = &dc->reqs[r].subs[0];
+            const struct dra_fit *other = &c->scan->fits[s->id];
+
+            for (size_t j = 0; j < other->marks_n; j++)
+                if (other->marks[j].con == k->con &&
+                    dra_mark_room(&other->marks[j], id) < (uint64_t)s->count)
+                    return true;
+        }
+    }
+    return false;
 }
 
 /* Places the next device from f->at on. */
@@ -263,10 +304,15 @@ static enum out exact_next(struct search *s, struct frame *f, const struct dra_s
     struct dra_call *c = s->c;
     uint32_t at;
 
-    for (; (at = exact_cand(c, f, sub)) != DRA_NONE; f->at++) {
+    for (; (at = dra_cand_at(c, sub, &f->at)) != DRA_NONE; f->at++) {
         struct dra_cand *x = &c->cands[at];
         int r;
 
+        /* What is looked at counts, too, though it costs less than a step. */
+        if (++c->looks / LOOKS_OF_STEP + c->steps > c->steps_max)
+            return OUT_SPENT;
+        if (c->scan && s->prune && dead_value(c, f, sub, at))
+            continue;
         if (dra_in_use(c, f->c, sub, x))
             continue;
         r = dra_selectable(c, f->c, sub, x);
@@ -280,8 +326,15 @@ static enum out exact_next(struct search *s, struct frame *f, const struct dra_s
             if (cls <= DRA_CLASSES_MAX && (f->failed >> (cls - 1)) & 1)
                 continue; /* no different from one that led nowhere */
         }
-        if (dra_place(c, f->c, f->r, sub, at) == DRA_FITS)
-            return OUT_YES;
+        if (dra_place(c, f->c, f->r, sub, at) != DRA_FITS)
+            continue;
+        if (s->prune && s->failures >= ASTRAY && f->d + 1 < sub->count &&
+            !dra_may_finish(c, f->c, f->r, sub, f->at + 1, (size_t)(sub->count - f->d - 1))) {
+            c->looks += LOOKS_OF_STEP;
+            dra_unplace(c);
+            continue;
+        }
+        return OUT_YES;
     }
     return OUT_NO;
 }
@@ -289,9 +342,10 @@ static enum out exact_next(struct search *s, struct frame *f, const struct dra_s
 static void exact_failed(struct search *s, struct frame *f, const struct dra_sub *sub)
 {
     struct dra_call *c = s->c;
-    uint32_t at = exact_cand(c, f, sub), cls;
+    uint32_t at = dra_cand_at(c, sub, &f->at), cls;
 
     f->at++;
+    s->failures++;
     if (!s->prune)
         return;
     cls = dra_cand_class(c, &c->cands[at]);
@@ -318,7 +372,7 @@ static bool step(struct search *s, struct frame *f, enum out *ret)
     struct frame *top;
     int64_t num;
 
-    if (++c->steps > c->steps_max) {
+    if (++c->steps + c->looks / LOOKS_OF_STEP > c->steps_max) {
         *ret = OUT_SPENT;
         return false;
     }

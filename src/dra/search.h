@@ -25,6 +25,7 @@ struct dra_cand {
 struct dra_con_state {
     uint32_t n;
     const struct bh_resource_v1_device_attribute *first; /* matchAttribute: of the first device */
+    uint32_t cand;                                       /* that device */
     uint64_t mask; /* its values that all devices so far share */
     const struct bh_resource_v1_device_attribute **last; /* distinctAttribute: by request */
 };
@@ -64,6 +65,8 @@ struct dra_list {
     size_t late_n;
 };
 
+struct dra_bound;
+
 struct dra_call {
     struct bh_dra_ask *q;
     struct bh_dra_model *m;
@@ -89,9 +92,11 @@ struct dra_call {
     uint32_t classes[DRA_CLASSES_MAX]; /* candidates, one of each class */
     size_t classes_n;
     uint64_t steps, steps_max;
-    bool own_node; /* the result names the node */
-    char *late;    /* an error that counts only when no solution is found */
-    bool details;  /* explaining: to people who asked, so it may cost something */
+    uint64_t looks;          /* candidates looked at by exact requests */
+    struct dra_bound *bound; /* NULL until there is need */
+    bool own_node;           /* the result names the node */
+    char *late;              /* an error that counts only when no solution is found */
+    bool details;            /* explaining: to people who asked, so it may cost something */
 };
 
 /* place.c */
@@ -113,6 +118,8 @@ const struct bh_resource_v1_device_attribute *dra_attr(const struct dra_dev *d,
 uint64_t dra_attr_common(const struct bh_resource_v1_device_attribute *a,
                          const struct bh_resource_v1_device_attribute *b, bool lists);
 bool dra_con_applies(const struct dra_con *con, struct bh_str req, const struct dra_sub *s);
+/* Whether the candidate has to pay counters. */
+bool dra_counters_needed(const struct dra_cand *x);
 enum dra_placing {
     DRA_FITS,
     DRA_UNFIT_COUNTERS,
@@ -129,7 +136,15 @@ void dra_unplace(struct dra_call *c); /* the last one */
  * DRA_NONE: the device is like no other, or there are too many classes. */
 uint32_t dra_cand_class(struct dra_call *c, struct dra_cand *x);
 
+/* bound.c */
+/* Whether left more devices may be placed for the request from place from on: false only if they
+ * cannot. Not for administrators. */
+bool dra_may_finish(struct dra_call *c, uint32_t claim, uint32_t req, const struct dra_sub *s,
+                    size_t from, size_t left);
+
 /* search.c */
+/* The candidate to be tried at place *at, or at the next one that has any; DRA_NONE: all were. */
+uint32_t dra_cand_at(struct dra_call *c, const struct dra_sub *s, size_t *at);
 /* The candidates of a view, in order; returns their number, v->n_devices at most. */
 size_t dra_cands_fill(const struct dra_view *v, struct dra_cand *ret);
 
