@@ -15,8 +15,14 @@ static void unref(void *arg)
 
 void world_open(struct world *w)
 {
+    world_open_with(w, NULL);
+}
+
+void world_open_with(struct world *w, const char *feature_gates)
+{
     struct bh_apiserver_opts o = {.authorization_mode = "Node,RBAC",
-                                  .disable_admission = "ServiceAccount"};
+                                  .disable_admission = "ServiceAccount",
+                                  .feature_gates = feature_gates};
     struct bh_err err = {0};
 
     *w = (struct world){.arena = bh_arena_new(0)};

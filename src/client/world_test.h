@@ -29,6 +29,7 @@ struct world {
 };
 
 void world_open(struct world *w);
+void world_open_with(struct world *w, const char *feature_gates);
 void world_close(struct world *w);
 void world_run(struct world *w, int64_t ms);
 /* A client of somebody else; group may be NULL. Freed by the caller before world_close(). */

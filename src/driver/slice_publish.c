@@ -55,6 +55,7 @@ struct bh_slice_publisher {
     struct bh_timer timer;
     int retry_ms;
     bool settled;
+    struct bh_err fault; /* of the wish */
 };
 
 static void reconcile(void *arg);
@@ -189,6 +190,31 @@ static void collect(struct bh_slice_publisher *p)
 
 static void next_write(struct bh_slice_publisher *p);
 
+static void fault(struct bh_slice_publisher *p, const char *what, struct bh_str which)
+{
+    (void)bh_err_set(&p->fault, BH_E_INVALID, "%s: %.*s", what, BH_SF(which));
+    bh_log(BH_ERROR, "the devices are not published as they are", BH_CSTR("why", p->fault.msg));
+}
+
+/* The feature that a server without it would have dropped these fields of. */
+static const char *feature_of(const struct bh_resource_v1_device_vec *sent,
+                              const struct bh_resource_v1_device_vec *got)
+{
+    for (size_t i = 0; i < sent->n && i < got->n; i++) {
+        const struct bh_resource_v1_device *a = &sent->p[i], *b = &got->p[i];
+
+        if (a->taints.n > b->taints.n)
+            return "DRADeviceTaints";
+        if (a->consumes_counters.n > b->consumes_counters.n)
+            return "DRAPartitionableDevices";
+        if (a->binding_conditions.n > b->binding_conditions.n)
+            return "DRADeviceBindingConditions";
+        if (a->has_allow_multiple_allocations && !b->has_allow_multiple_allocations)
+            return "DRAConsumableCapacity";
+    }
+    return "unknown";
+}
+
 /* What the server stored differs from what was sent: it dropped fields whose feature is off. To
  * write them again and again would not help, so the stored state becomes the wish. */
 static void check_dropped(struct bh_slice_publisher *p, const struct bh_slice_op *op,
@@ -198,11 +224,19 @@ static void check_dropped(struct bh_slice_publisher *p, const struct bh_slice_op
     const struct bh_resource_v1_device_vec *sent = &op->slice->spec.devices;
     size_t at = 0;
 
-    if (p->again ||
-        bh_slice_devices_equal(sent->p, sent->n, got->spec.devices.p, got->spec.devices.n))
+    if (p->again)
         return;
-    bh_log(BH_ERROR, "the API server dropped fields of the devices (is DRADeviceTaints off?)",
-           BH_STR("slice", stored->name));
+    if (op->slice->spec.shared_counters.n > got->spec.shared_counters.n) {
+        fault(p, "the API server dropped fields, features that may be off",
+              BH_S("DRAPartitionableDevices"));
+        p->counters_n = 0; /* nobody counts with them; a slice for them is not needed */
+        p->again = true;
+        return;
+    }
+    if (bh_slice_devices_equal(sent->p, sent->n, got->spec.devices.p, got->spec.devices.n))
+        return;
+    fault(p, "the API server dropped fields, features that may be off",
+          bh_s(feature_of(sent, &got->spec.devices)));
     while (sent->n > 0 && at < p->want_n && !bh_str_eq(p->want[at].name, sent->p[0].name))
         at++;
     if (got->spec.devices.n != sent->n || at + sent->n > p->want_n)
@@ -316,6 +350,65 @@ static void reconcile(void *arg)
     next_write(p);
 }
 
+/* ---- whether a wish can be published at all ---- */
+
+static const struct bh_resource_v1_counter_set *
+set_find(const struct bh_resource_v1_counter_set *sets, size_t n, struct bh_str name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bh_str_eq(sets[i].name, name))
+            return &sets[i];
+    return NULL;
+}
+
+static bool has_counter(const struct bh_resource_v1_counter_set *set, struct bh_str name)
+{
+    for (size_t i = 0; i < set->counters.n; i++)
+        if (bh_str_eq(set->counters.p[i].key, name))
+            return true;
+    return false;
+}
+
+static bool counters_known(struct bh_slice_publisher *p, const struct bh_resource_v1_device *d)
+{
+    for (size_t i = 0; i < d->consumes_counters.n; i++) {
+        const struct bh_resource_v1_device_counter_consumption *c = &d->consumes_counters.p[i];
+        const struct bh_resource_v1_counter_set *set =
+            set_find(p->counters, p->counters_n, c->counter_set);
+
+        for (size_t k = 0; set && k < c->counters.n; k++)
+            if (!has_counter(set, c->counters.p[k].key))
+                set = NULL;
+        if (!set) {
+            fault(p, "counters of a set that does not have them", c->counter_set);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Names are told once in a pool, and what is counted is there. */
+static bool sound(struct bh_slice_publisher *p)
+{
+    struct bh_map names = {0};
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < p->counters_n; i++)
+        if (set_find(p->counters, i, p->counters[i].name)) {
+            fault(p, "duplicate counter set", p->counters[i].name);
+            ok = false;
+        }
+    for (size_t i = 0; ok && i < p->want_n; i++) {
+        if (bh_map_put(&names, p->want[i].name, p)) {
+            fault(p, "duplicate device", p->want[i].name);
+            ok = false;
+        }
+        ok = ok && counters_known(p, &p->want[i]);
+    }
+    bh_map_done(&names);
+    return ok;
+}
+
 /* ---- life ---- */
 
 struct bh_slice_publisher *bh_slice_publisher_new(struct bh_client *c, const char *driver,
@@ -373,12 +466,20 @@ void bh_slice_publisher_set(struct bh_slice_publisher *p,
     for (size_t i = 0; i < counters_n; i++)
         bh_msg_copy(&bh_resource_v1_counter_set_type, &p->counters[i], &counters[i], p->want_arena);
     p->counters_n = counters_n;
-    p->have_want = true;
+    p->fault = (struct bh_err){0};
+    p->have_want = sound(p);
     p->settled = false;
-    if (p->plan_arena)
+    if (!p->have_want)
+        p->again = p->plan_arena != NULL; /* what is under way ends; then nothing is written */
+    else if (p->plan_arena)
         p->again = true; /* the plan has its own copy; it ends after the write under way */
     else
         reconcile(p);
+}
+
+const char *bh_slice_publisher_fault(const struct bh_slice_publisher *p)
+{
+    return p->fault.code ? p->fault.msg : NULL;
 }
 
 bool bh_slice_publisher_settled(const struct bh_slice_publisher *p)

@@ -23,6 +23,10 @@ bh_slice_publisher_free(struct bh_slice_publisher *p); /* leaves the slices as t
 void bh_slice_publisher_set(struct bh_slice_publisher *p,
                             const struct bh_resource_v1_device *devices, size_t n,
                             const struct bh_resource_v1_counter_set *counters, size_t counters_n);
+/* What is wrong with the wish, NULL: nothing. Two devices of one name, or counters that are not
+ * there: nothing is written until there is another wish. Fields that the server does not keep,
+ * since a feature of it is off: the wish is what it kept. */
+const char *bh_slice_publisher_fault(const struct bh_slice_publisher *p);
 /* All is written, as far as is known. */
 bool bh_slice_publisher_settled(const struct bh_slice_publisher *p);
 
