@@ -1,4 +1,5 @@
 /* The scheduler against a real API server, on the virtual loop. */
+#include "api/engine.h"
 #include "api/gen/scheduling_v1.h"
 #include "scheduler/sched_int.h"
 #include "scheduler/world_test.h"
@@ -515,4 +516,137 @@ BH_TEST(an_empty_selector_survives_a_trial)
     world_run(&w, 500);
     BH_CHECK(evicted(&w, "old"));
     world_done(&w);
+}
+
+/* S4: the claim goes between the decision and the write. */
+BH_TEST(claim_that_goes_before_it_is_written)
+{
+    struct flaky f;
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_gpus(&w, "oak", 1, "");
+    world_class(&w);
+    world_start_flaky(&w, &f);
+    world_claim(&w, "c");
+    world_run(&w, 200);
+    f.calls = FLAKY_HANG;
+    world_claim_pod(&w, "p", "c");
+    world_run(&w, 200);
+    BH_CHECK(f.calls_n > 0); /* it was decided upon */
+    BH_EQ(world_delete(&w, &bh_resource_v1_resource_claim_kind, "default", "c"), 200);
+    f.calls = FLAKY_PASS;
+    world_run(&w, 90000);
+    BH_STREQ(world_node_of(&w, "p"), "");
+    /* The device is free again for others, and the pod is tried again. */
+    world_claim(&w, "other");
+    world_claim_pod(&w, "q", "other");
+    world_run(&w, 1000);
+    BH_STREQ(world_node_of(&w, "q"), "oak");
+    BH_EQ(world_delete(&w, &bh_core_v1_pod_kind, "default", "q"), 200);
+    BH_EQ(world_patch(&w, &bh_resource_v1_resource_claim_kind, "default", "other", "status",
+                      "{\"status\":{\"allocation\":null,\"reservedFor\":null}}"),
+          200);
+    world_claim(&w, "c");
+    world_run(&w, 30000);
+    BH_STREQ(world_node_of(&w, "p"), "oak");
+    world_done(&w);
+}
+
+static void binding_device(struct world *w)
+{
+    world_node(w, "oak", "4", "");
+    world_class(w);
+    BH_EQ(world_create(
+              w, &bh_resource_v1_resource_slice_kind, "",
+              "{\"metadata\":{\"name\":\"s\"},\"spec\":{\"driver\":\"gpu.bulkhead.dev\",\"pool\":{"
+              "\"name\":\"oak\",\"generation\":1,\"resourceSliceCount\":1},\"nodeName\":\"oak\","
+              "\"devices\":[{\"name\":\"gpu-0\",\"bindingConditions\":[\"example.com/attached\"],"
+              "\"bindingFailureConditions\":[\"example.com/failed\"]}]}}"),
+          201);
+    world_start(w);
+    world_claim(w, "c");
+    world_claim_pod(w, "p", "c");
+}
+
+/* S5: the condition never comes: after ten minutes the attempt ends, the device is given back, and
+ * the pod is tried again. */
+BH_TEST(devices_that_are_never_ready)
+{
+    const struct bh_resource_v1_resource_claim *c;
+    struct bh_time first = {0}, second = {0};
+    struct world w;
+
+    world_init(&w);
+    binding_device(&w);
+    world_run(&w, 599000);
+    c = world_get(&w, &bh_resource_v1_resource_claim_kind, "default", "c");
+    BH_CHECK(c && c->status.allocation && c->status.reserved_for.n == 1);
+    if (c && c->status.allocation)
+        first = c->status.allocation->allocation_timestamp;
+    BH_STREQ(world_message(&w, "p"), "");
+    for (int i = 0; i < 40 && !world_message(&w, "p").n; i++)
+        world_run(&w, 50);
+    BH_STREQ(world_message(&w, "p"),
+             "running PreBind plugin \"DynamicResources\": device binding timeout: claim=c");
+    BH_STREQ(world_node_of(&w, "p"), "");
+    world_run(&w, 60000);
+    c = world_get(&w, &bh_resource_v1_resource_claim_kind, "default", "c");
+    BH_CHECK(c && c->status.allocation); /* anew */
+    if (c && c->status.allocation)
+        second = c->status.allocation->allocation_timestamp;
+    BH_CHECK(second.sec >= first.sec + 600);
+    BH_EQ(world_patch(&w, &bh_resource_v1_resource_claim_kind, "default", "c", "status",
+                      "{\"status\":{\"devices\":[{\"driver\":\"gpu.bulkhead.dev\",\"pool\":\"oak\","
+                      "\"device\":\"gpu-0\",\"conditions\":[{\"type\":\"example.com/attached\","
+                      "\"status\":\"True\",\"reason\":\"Done\",\"message\":\"\","
+                      "\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}]}}"),
+          200);
+    world_run(&w, 1000);
+    BH_STREQ(world_node_of(&w, "p"), "oak");
+    world_done(&w);
+}
+
+/* S6: upstream takes the first entry of the device for every share of it. */
+BH_TEST(states_of_the_shares_of_a_device)
+{
+#define RESULT(share)                                                                              \
+    "{\"request\":\"r\",\"driver\":\"d\",\"pool\":\"p\",\"device\":\"x\",\"shareID\":\"" share     \
+    "\",\"bindingConditions\":[\"ready\"],\"bindingFailureConditions\":[\"failed\"]}"
+#define STATE(share, type)                                                                         \
+    "{\"driver\":\"d\",\"pool\":\"p\",\"device\":\"x\",\"shareID\":\"" share                       \
+    "\",\"conditions\":[{\"type\":\"" type "\",\"status\":\"True\",\"reason\":\"R\",\"message\":"  \
+    "\"of " share "\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}"
+#define CLAIM_OF(devices)                                                                          \
+    "{\"metadata\":{\"name\":\"c\"},\"spec\":{\"devices\":{\"requests\":[]}},\"status\":{"         \
+    "\"allocation\":{\"devices\":{\"results\":[" RESULT("1") "," RESULT(                           \
+        "2") "]}},\"devices\":[" devices "]}}"
+    static const struct {
+        const char *json;
+        enum binding_state want;
+        const char *message;
+    } cases[] = {
+        {CLAIM_OF(""), BINDING_PENDING, NULL},
+        {CLAIM_OF(STATE("1", "ready")), BINDING_PENDING, NULL},
+        {CLAIM_OF(STATE("1", "ready") "," STATE("2", "ready")), BINDING_READY, NULL},
+        {CLAIM_OF(STATE("1", "ready") "," STATE("2", "failed")), BINDING_FAILED, "of 2"},
+        {CLAIM_OF(STATE("2", "failed")), BINDING_FAILED, "of 2"},
+    };
+
+    for (size_t i = 0; i < BH_COUNT(cases); i++) {
+        BH_AUTO_ARENA a = bh_arena_new(0);
+        const struct bh_meta_v1_condition *why = NULL;
+        void *claim = NULL;
+
+        BH_EQ(bh_kind_decode_json(&bh_resource_v1_resource_claim_kind, bh_s(cases[i].json), a,
+                                  &claim, NULL, NULL),
+              0);
+        if (!claim)
+            continue;
+        BH_EQ(sched_binding_state(claim, &why), cases[i].want);
+        if (cases[i].message && why)
+            BH_STREQ(why->message, cases[i].message);
+        BH_EQ(why != NULL, cases[i].message != NULL);
+    }
 }

@@ -48,9 +48,24 @@ void world_start_only(struct world *w)
     BH_CHECK(w->sched != NULL);
 }
 
+void world_start_flaky(struct world *w, struct flaky *f)
+{
+    struct bh_err err = {0};
+
+    w->client = user(w, "system:kube-scheduler", NULL);
+    w->flaky = f;
+    flaky_init(f, w->client);
+    w->sched = bh_scheduler_new(&f->base, &w->opts, &err);
+    BH_CHECK(w->sched != NULL);
+    world_run(w, 500);
+}
+
 void world_stop(struct world *w)
 {
     w->sched = bh_scheduler_free(w->sched);
+    if (w->flaky)
+        (void)bh_client_free(&w->flaky->base);
+    w->flaky = NULL;
     w->client = bh_client_free(w->client);
 }
 

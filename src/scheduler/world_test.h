@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/test.h"
 #include "client/client.h"
+#include "client/flaky_test.h"
 #include "net/loop.h"
 #include "scheduler/scheduler.h"
 #include "store/store.h"
@@ -19,6 +20,7 @@ struct world {
     struct bh_apiserver *api;
     struct bh_client *admin, *client;
     struct bh_scheduler *sched;
+    struct flaky *flaky; /* between scheduler and server; NULL: nothing */
     struct bh_scheduler_opts opts;
     struct bh_arena *a;
     int status; /* of the last call */
@@ -30,6 +32,8 @@ void world_init_with(struct world *w, const char *feature_gates);
 void world_done(struct world *w);
 void world_start(struct world *w); /* the scheduler, and lets it see what is there */
 void world_start_only(struct world *w);
+/* The same, with f in between until world_stop(). */
+void world_start_flaky(struct world *w, struct flaky *f);
 void world_stop(struct world *w);
 void world_run(struct world *w, int64_t ms);
 /* Waits for the answer; the status. */
