@@ -170,6 +170,50 @@ struct bh_obj *bh_obj_new(const struct bh_kind *kind, struct bh_str json, uint64
     return o;
 }
 
+/* Metadata as the struct has it, when it says all that bh_obj_new() would have found. */
+static bool borrow_meta(struct bh_obj *o)
+{
+    const struct bh_meta_v1_object_meta *m =
+        (const void *)((const char *)o->decoded + o->kind->meta_off);
+    int64_t rv;
+
+    if (!bh_str_i64(m->resource_version, 1, INT64_MAX, &rv))
+        return false;
+    o->rv = (uint64_t)rv;
+    o->name = m->name;
+    o->ns = m->namespace;
+    o->uid = m->uid;
+    o->labels = m->labels;
+    o->deleting = !bh_time_is_zero(m->deletion_timestamp);
+    o->lent = true;
+    return true;
+}
+
+struct bh_obj *bh_obj_new_decoded(const struct bh_kind *kind, struct bh_str json,
+                                  struct bh_err *err)
+{
+    struct bh_obj *o;
+    struct bh_arena *a;
+    char *copy;
+
+    if (kind->meta_off == UINT32_MAX)
+        return bh_obj_new(kind, json, 0, err);
+    o = bh_malloc(sizeof(*o) + json.n + 1);
+    *o = (struct bh_obj){.kind = kind, .refs = 1};
+    copy = (char *)(o + 1);
+    memcpy(copy, json.p, json.n);
+    copy[json.n] = '\0';
+    o->json = (struct bh_str){copy, json.n};
+    o->arena = a = bh_arena_new(0);
+    if (bh_kind_decode_json_view(kind, o->json, a, &o->decoded, NULL, NULL) < 0 ||
+        !borrow_meta(o)) {
+        /* Not of this kind, or without a version: what can be said of it is said there. */
+        (void)bh_obj_unref(o);
+        return bh_obj_new(kind, json, 0, err);
+    }
+    return o;
+}
+
 struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json,
                                   const struct bh_meta_v1_object_meta *meta)
 {
@@ -289,7 +333,7 @@ struct bh_obj *bh_obj_unref(const struct bh_obj *o)
 void bh_obj_shed(struct bh_obj *o, int holds)
 {
     /* Who holds no reference cannot get one but through the caller: the count does not grow now. */
-    if (!o->decoded || __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > holds)
+    if (!o->decoded || o->lent || __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > holds)
         return;
     o->decoded = NULL;
     o->arena = bh_arena_free(o->arena);
@@ -304,7 +348,7 @@ const void *bh_obj_struct(const struct bh_obj *o)
     if (have)
         return have;
     a = bh_arena_new(0);
-    if (bh_kind_decode_json(o->kind, o->json, a, &made, NULL, NULL) < 0)
+    if (bh_kind_decode_json_view(o->kind, o->json, a, &made, NULL, NULL) < 0)
         made = bh_arena_alloc(
             a, o->kind->type->size); /* bytes that are not of this kind: as if all were absent */
     if (!__atomic_compare_exchange_n(&m->decoded, &have, made, false, __ATOMIC_ACQ_REL,

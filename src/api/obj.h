@@ -26,6 +26,7 @@ struct bh_obj {
     bool deleting; /* metadata.deletionTimestamp is set */
     /* private */
     int refs;
+    bool lent; /* labels are the struct's: it stays */
     void *decoded;
     void *arena;
 };
@@ -41,6 +42,10 @@ struct bh_obj {
  * caller's. */
 BH_MUST struct bh_obj *bh_obj_new(const struct bh_kind *kind, struct bh_str json, uint64_t rv,
                                   struct bh_err *err);
+/* The same for bytes of which the decoded struct will be asked for: they are read once, not three
+ * times. The version is that of the JSON. */
+BH_MUST struct bh_obj *bh_obj_new_decoded(const struct bh_kind *kind, struct bh_str json,
+                                          struct bh_err *err);
 /* Encodes msg (the kind's generated struct) with the hole as its resourceVersion, apiVersion and
  * kind set, into out. */
 void bh_obj_encode(const struct bh_kind *kind, const void *msg, struct bh_buf *out);

@@ -1,6 +1,7 @@
 /* Committed objects from bytes. */
 #include "api/gen/core_v1.h"
 #include "api/obj.h"
+#include "api/obj_commit.h"
 #include "base/test.h"
 
 BH_TEST(obj_refuses_what_is_no_object)
@@ -25,6 +26,57 @@ BH_TEST(obj_refuses_what_is_no_object)
         if (o || err.code != BH_E_BAD_REQUEST)
             bh_test_fail(__FILE__, __LINE__, "'%s' is an object (%s)", bad[i], err.msg);
         (void)bh_obj_unref(o);
+        err = (struct bh_err){0};
+        o = bh_obj_new_decoded(&bh_core_v1_config_map_kind, bh_s(bad[i]), &err);
+        if (o || err.code != BH_E_BAD_REQUEST)
+            bh_test_fail(__FILE__, __LINE__, "'%s' is a decoded object (%s)", bad[i], err.msg);
+        (void)bh_obj_unref(o);
+    }
+}
+
+/* Read at once or in two steps: the same object. */
+BH_TEST(obj_decoded_at_once_is_the_same)
+{
+    static const char *const json[] = {
+        "{\"metadata\":{\"name\":\"a\",\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":\"7\","
+        "\"labels\":{\"z\":\"1\",\"b\":\"2\",\"m\":\"\"}},\"data\":{\"k\":\"v\"}}",
+        "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"\\u0061\\\"b\","
+        "\"resourceVersion\":\"18446744073709551615\"}}",
+        "{\"metadata\":{\"name\":\"x\"}}",
+        "{\"metadata\":{\"name\":\"x\",\"resourceVersion\":\"0\",\"labels\":{}}}",
+        "{\"metadata\":{\"name\":\"x\",\"resourceVersion\":\"5\",\"deletionTimestamp\":"
+        "\"2026-01-01T00:00:00Z\"},\"data\":{}}",
+        "{\"metadata\":{\"name\":\"x\",\"resourceVersion\":\"5\"},\"data\":7}", /* not of the kind
+                                                                                 */
+        "{\"metadata\":{\"name\":\"x\",\"resourceVersion\":\"5\"},\"more\":[1,{}]}",
+    };
+
+    for (size_t i = 0; i < BH_COUNT(json); i++) {
+        BH_AUTO_OBJ *a = bh_obj_new(&bh_core_v1_config_map_kind, bh_s(json[i]), 0, NULL);
+        BH_AUTO_OBJ *b = bh_obj_new_decoded(&bh_core_v1_config_map_kind, bh_s(json[i]), NULL);
+        const struct bh_core_v1_config_map *ca, *cb;
+
+        if (!a || !b) {
+            bh_test_fail(__FILE__, __LINE__, "%s is no object", json[i]);
+            continue;
+        }
+        BH_SEQ(b->json, a->json);
+        BH_SEQ(b->name, a->name);
+        BH_SEQ(b->ns, a->ns);
+        BH_SEQ(b->uid, a->uid);
+        BH_EQ(b->rv, a->rv);
+        BH_EQ(b->deleting, a->deleting);
+        BH_EQ(b->labels.n, a->labels.n);
+        for (size_t k = 0; k < a->labels.n && k < b->labels.n; k++) {
+            BH_SEQ(b->labels.p[k].key, a->labels.p[k].key);
+            BH_SEQ(b->labels.p[k].value, a->labels.p[k].value);
+        }
+        ca = bh_obj_struct(a);
+        cb = bh_obj_struct(b);
+        BH_SEQ(cb->metadata.name, ca->metadata.name);
+        BH_EQ(cb->data.n, ca->data.n);
+        bh_obj_shed(b, 1); /* what is borrowed from the struct stays */
+        BH_SEQ(b->name, a->name);
     }
 }
 

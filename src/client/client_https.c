@@ -28,6 +28,7 @@ struct https {
     char *token_file; /* read again each minute: such tokens are renewed; NULL: none */
     struct bh_timer token_look;
     struct bh_link calls;
+    struct bh_wire_seen seen;
 };
 
 struct https_call {
@@ -85,7 +86,7 @@ static void https_answered(void *arg, const struct bh_http_response *r, const st
         else if (k->verb == BH_VERB_LIST)
             bh_wire_list(a, k->kind, r->body, &res);
         else
-            res.obj = obj = bh_wire_object(a, k->kind, r->body);
+            res.obj = obj = bh_wire_object(a, k->kind, &k->owner->seen, r->body);
     }
     if (k->fn)
         k->fn(k->arg, &res);
@@ -104,7 +105,7 @@ static void watch_event(struct https_call *k, struct bh_str line)
 {
     struct bh_wire_event ev = {0};
 
-    if (bh_wire_event(k->kind, line, &ev, &k->err) == 0)
+    if (bh_wire_event(k->kind, &k->owner->seen, line, &ev, &k->err) == 0)
         k->watch.event(k->watch.arg, ev.type, ev.obj, ev.rv);
     (void)bh_obj_unref(ev.obj);
 }
@@ -257,6 +258,7 @@ static void https_free(struct bh_client *base)
         call_cancel(bh_container(c->calls.next, struct https_call, link));
     bh_timer_stop(&c->token_look);
     (void)bh_http_client_free(c->http);
+    bh_wire_seen_done(&c->seen);
     bh_free(c->token_file);
     bh_free(c);
 }

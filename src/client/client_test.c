@@ -8,6 +8,8 @@
 #include "client/client_wire.h"
 #include "client/world_test.h"
 
+#include <stdio.h>
+
 #define CM &bh_core_v1_config_map_kind
 
 struct seen {
@@ -323,6 +325,7 @@ BH_TEST(wire_watch_in_pieces_of_every_size)
 
     for (size_t piece = 1; piece <= sizeof(stream); piece++) {
         struct bh_lines l = {.buf = {.max = 4096}};
+        struct bh_wire_seen seen = {0};
         BH_AUTO_BUF got = {0};
         struct bh_str line;
 
@@ -331,7 +334,7 @@ BH_TEST(wire_watch_in_pieces_of_every_size)
             while (bh_lines_next(&l, &line)) {
                 struct bh_wire_event ev = {0};
                 struct bh_err err = {0};
-                int r = line.n ? bh_wire_event(CM, line, &ev, &err) : 1;
+                int r = line.n ? bh_wire_event(CM, &seen, line, &ev, &err) : 1;
 
                 BH_CHECK(r >= 0);
                 if (r == 0)
@@ -343,6 +346,7 @@ BH_TEST(wire_watch_in_pieces_of_every_size)
         BH_STREQ(bh_buf_str(&got), "0+1 1+2 2+4 3-9 ");
         BH_STREQ(bh_lines_rest(&l), "{\"type\":");
         bh_buf_done(&l.buf);
+        bh_wire_seen_done(&seen);
     }
 }
 
@@ -384,12 +388,83 @@ BH_TEST(wire_events_that_are_wrong)
     };
 
     for (size_t i = 0; i < BH_COUNT(t); i++) {
+        struct bh_wire_seen seen = {0};
         struct bh_wire_event ev = {0};
         struct bh_err err = {0};
 
-        BH_EQ(bh_wire_event(CM, bh_s(t[i].line), &ev, &err), t[i].r);
+        BH_EQ(bh_wire_event(CM, &seen, bh_s(t[i].line), &ev, &err), t[i].r);
         BH_CHECK(!ev.obj);
     }
+}
+
+/* Servers may write the members of an event in any order, and more of them. */
+BH_TEST(wire_events_in_other_forms)
+{
+#define OBJECT "{\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"3\"}}"
+    static const char *const t[] = {
+        "{\"type\":\"MODIFIED\",\"object\":" OBJECT "}",
+        "{\"type\":\"MODIFIED\",\"object\":" OBJECT "}\r",
+        "{\"object\":" OBJECT ",\"type\":\"MODIFIED\"}",
+        " { \"type\" : \"MODIFIED\" , \"object\" : " OBJECT " } ",
+        "{\"type\":\"MODIFIED\",\"object\":" OBJECT ",\"more\":{}}",
+        "{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{}},\"object\":" OBJECT "}",
+        "{\"type\":\"M\\u004fDIFIED\",\"object\":" OBJECT "}",
+    };
+
+    for (size_t i = 0; i < BH_COUNT(t); i++) {
+        struct bh_wire_seen seen = {0};
+        struct bh_wire_event ev = {0};
+
+        BH_EQ(bh_wire_event(CM, &seen, bh_s(t[i]), &ev, NULL), 0);
+        BH_EQ(ev.type, BH_CW_MODIFIED);
+        BH_EQ(ev.rv, 3);
+        BH_STREQ(ev.obj ? ev.obj->json : BH_S(""), OBJECT);
+        (void)bh_obj_unref(ev.obj);
+        bh_wire_seen_done(&seen);
+    }
+}
+
+/* What was written is not read again when its event comes. */
+BH_TEST(wire_objects_are_read_once)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_wire_seen seen = {0};
+    struct bh_wire_event ev = {0}, other = {0};
+    struct bh_obj *o;
+    char text[160];
+
+    o = bh_wire_object(a, CM, &seen,
+                       BH_S("{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":"
+                            "\"a\",\"resourceVersion\":\"1\"}}\n"));
+    BH_CHECK(o != NULL);
+    BH_EQ(
+        bh_wire_event(CM, &seen,
+                      BH_S("{\"type\":\"ADDED\",\"object\":{\"kind\":\"ConfigMap\",\"apiVersion\":"
+                           "\"v1\",\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"}}}"),
+                      &ev, NULL),
+        0);
+    BH_CHECK(ev.obj == o);
+    BH_EQ(
+        bh_wire_event(&bh_core_v1_secret_kind, &seen,
+                      BH_S("{\"type\":\"ADDED\",\"object\":{\"kind\":\"ConfigMap\",\"apiVersion\":"
+                           "\"v1\",\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"}}}"),
+                      &other, NULL),
+        0);
+    BH_CHECK(other.obj != o); /* of another kind: another struct */
+    (void)bh_obj_unref(other.obj);
+    for (int i = 0; i < 100; i++) { /* it is forgotten after a while */
+        struct bh_wire_event e = {0};
+
+        (void)snprintf(
+            text, sizeof(text),
+            "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"%d\"}}}", i + 2);
+        BH_EQ(bh_wire_event(CM, &seen, bh_s(text), &e, NULL), 0);
+        (void)bh_obj_unref(e.obj);
+    }
+    BH_EQ(o->refs, 2);
+    (void)bh_obj_unref(o);
+    (void)bh_obj_unref(ev.obj);
+    bh_wire_seen_done(&seen);
 }
 
 BH_TEST(wire_lists)

@@ -37,6 +37,36 @@ struct bh_str bh_lines_rest(const struct bh_lines *l)
     return bh_str_sub(bh_buf_str(&l->buf), l->used, l->buf.n);
 }
 
+/* ---- what was seen before ---- */
+
+static struct bh_obj *seen_get(const struct bh_wire_seen *s, const struct bh_kind *kind,
+                               struct bh_str json)
+{
+    for (size_t i = 0; i < BH_COUNT(s->obj); i++)
+        if (s->obj[i] && s->obj[i]->kind == kind && bh_str_eq(s->obj[i]->json, json))
+            return bh_obj_ref(s->obj[i]);
+    return NULL;
+}
+
+/* Remembers the object, which may be NULL; returns it. */
+static struct bh_obj *seen_put(struct bh_wire_seen *s, struct bh_obj *o)
+{
+    struct bh_obj **at = &s->obj[s->next];
+
+    if (!o)
+        return NULL;
+    s->next = (s->next + 1) % BH_COUNT(s->obj);
+    (void)bh_obj_unref(*at);
+    *at = bh_obj_ref(o);
+    return o;
+}
+
+void bh_wire_seen_done(struct bh_wire_seen *s)
+{
+    for (size_t i = 0; i < BH_COUNT(s->obj); i++)
+        s->obj[i] = bh_obj_unref(s->obj[i]);
+}
+
 /* ---- lists and objects ---- */
 
 /* Enters what must be an object, or an array: the reader takes either. */
@@ -47,11 +77,12 @@ static int enter(struct bh_json_rd *r, enum bh_json_kind kind, struct bh_err *er
     return bh_json_enter(r, err);
 }
 
-/* An object of a list or an event: a JSON object, whatever is in it. */
+/* An object of a list or an event: a JSON object, whatever is in it. Whoever lists or watches looks
+ * into it. */
 static struct bh_obj *take_object(const struct bh_kind *kind, struct bh_str raw, struct bh_err *err)
 {
     if (raw.n && raw.p[0] == '{')
-        return bh_obj_new(kind, raw, 0, err);
+        return bh_obj_new_decoded(kind, raw, err);
     (void)bh_err_set(err, BH_E_PROTO, "not an object");
     return NULL;
 }
@@ -126,15 +157,22 @@ void bh_wire_list(struct bh_arena *a, const struct bh_kind *kind, struct bh_str 
         res->err.code = BH_E_PROTO;
 }
 
-struct bh_obj *bh_wire_object(struct bh_arena *a, const struct bh_kind *kind, struct bh_str body)
+struct bh_obj *bh_wire_object(struct bh_arena *a, const struct bh_kind *kind,
+                              struct bh_wire_seen *seen, struct bh_str body)
 {
-    struct bh_str api_version, name;
+    struct bh_str api_version, name, json = body;
     struct bh_err err = {0};
+    struct bh_obj *o;
 
-    if (bh_json_peek_kind(body, a, &api_version, &name, &err) < 0 || !bh_str_eq(name, kind->kind) ||
+    if (json.n && json.p[json.n - 1] == '\n') /* which an event has not */
+        json.n--;
+    o = seen_get(seen, kind, json);
+    if (o)
+        return o;
+    if (bh_json_peek_kind(json, a, &api_version, &name, &err) < 0 || !bh_str_eq(name, kind->kind) ||
         !bh_str_eq(api_version, kind->api_version))
         return NULL;
-    return bh_obj_new(kind, body, 0, &err);
+    return seen_put(seen, bh_obj_new(kind, json, 0, &err));
 }
 
 /* ---- events ---- */
@@ -147,8 +185,48 @@ static int event_error(struct bh_arena *a, struct bh_str status, struct bh_err *
     return bh_err_set(err, res.err.code ? res.err.code : BH_E_INTERNAL, "%s", res.err.msg);
 }
 
-int bh_wire_event(const struct bh_kind *kind, struct bh_str line, struct bh_wire_event *ret,
-                  struct bh_err *err)
+/* The form in which servers write an event: its type and its object, nothing else. What is in the
+ * object is seen when that is read. */
+static bool usual_event(struct bh_str line, struct bh_str *ret_type, struct bh_str *ret_raw)
+{
+    static const struct bh_str head = BH_S_INIT("{\"type\":\""), mid = BH_S_INIT("\",\"object\":{");
+    ptrdiff_t quote;
+    size_t at;
+
+    if (line.n && line.p[line.n - 1] == '\r')
+        line.n--;
+    if (!bh_str_starts(line, head) || line.p[line.n - 1] != '}')
+        return false;
+    quote = bh_str_chr(line, '"', head.n);
+    if (quote < 0)
+        return false;
+    at = (size_t)quote;
+    if (!bh_str_starts(bh_str_sub(line, at, line.n), mid))
+        return false;
+    *ret_type = bh_str_sub(line, head.n, at);
+    *ret_raw = bh_str_sub(line, at + mid.n - 1, line.n - 1);
+    return true;
+}
+
+static int any_event(struct bh_arena *a, struct bh_str line, struct bh_str *ret_type,
+                     struct bh_str *ret_raw, struct bh_err *err)
+{
+    struct bh_json_rd r;
+    struct bh_str key;
+    int rc;
+
+    bh_json_rd_init(&r, line, a);
+    rc = enter(&r, BH_JSON_OBJ, err);
+    while (rc >= 0 && (rc = bh_json_next_key(&r, &key, err)) > 0) {
+        if (bh_str_eqc(key, "type"))
+            rc = bh_json_take_str(&r, ret_type, err);
+        else
+            rc = bh_json_skip(&r, bh_str_eqc(key, "object") ? ret_raw : NULL, err);
+    }
+    return rc;
+}
+
+static int event_type(struct bh_str type)
 {
     static const char *const types[] = {
         [BH_CW_ADDED] = "ADDED",
@@ -156,33 +234,47 @@ int bh_wire_event(const struct bh_kind *kind, struct bh_str line, struct bh_wire
         [BH_CW_DELETED] = "DELETED",
         [BH_CW_BOOKMARK] = "BOOKMARK",
     };
-    BH_AUTO_ARENA a = bh_arena_new(0);
-    struct bh_str key, type = {0}, raw = {0};
-    struct bh_json_rd r;
-    struct bh_err why = {0};
-    size_t t = 0;
-    int rc;
 
-    bh_json_rd_init(&r, line, a);
-    rc = enter(&r, BH_JSON_OBJ, &why);
-    while (rc >= 0 && (rc = bh_json_next_key(&r, &key, &why)) > 0) {
-        if (bh_str_eqc(key, "type"))
-            rc = bh_json_take_str(&r, &type, &why);
-        else
-            rc = bh_json_skip(&r, bh_str_eqc(key, "object") ? &raw : NULL, &why);
+    for (size_t t = 0; t < BH_COUNT(types); t++)
+        if (bh_str_eqc(type, types[t]))
+            return (int)t;
+    return -1;
+}
+
+static struct bh_obj *event_object(const struct bh_kind *kind, struct bh_wire_seen *seen,
+                                   struct bh_str raw, struct bh_err *err)
+{
+    struct bh_obj *o = seen_get(seen, kind, raw);
+
+    return o ? o : seen_put(seen, take_object(kind, raw, err));
+}
+
+int bh_wire_event(const struct bh_kind *kind, struct bh_wire_seen *seen, struct bh_str line,
+                  struct bh_wire_event *ret, struct bh_err *err)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_str type = {0}, raw = {0};
+    struct bh_err why = {0};
+    int t = usual_event(line, &type, &raw) ? event_type(type) : -1;
+
+    if (t >= 0)
+        ret->obj = event_object(kind, seen, raw, &why);
+    if (!ret->obj) { /* another form, or wrong: this tells which */
+        type = raw = (struct bh_str){0};
+        why = (struct bh_err){0};
+        if (any_event(a, line, &type, &raw, &why) < 0 || !raw.n)
+            return bh_err_set(err, BH_E_PROTO, "watch event: %s",
+                              why.code != BH_OK ? why.msg : "no object");
+        if (bh_str_eqc(type, "ERROR"))
+            return event_error(a, raw, err);
+        t = event_type(type);
+        if (t < 0)
+            return 1;
+        ret->obj = event_object(kind, seen, raw, &why);
     }
-    if (rc < 0 || !raw.n)
-        return bh_err_set(err, BH_E_PROTO, "watch event: %s", rc < 0 ? why.msg : "no object");
-    if (bh_str_eqc(type, "ERROR"))
-        return event_error(a, raw, err);
-    while (t < BH_COUNT(types) && !bh_str_eqc(type, types[t]))
-        t++;
-    if (t == BH_COUNT(types))
-        return 1;
-    ret->type = (enum bh_cw_type)t;
-    ret->obj = take_object(kind, raw, &why);
     if (!ret->obj)
         return bh_err_set(err, BH_E_PROTO, "watch event: %s", why.msg);
+    ret->type = (enum bh_cw_type)t;
     ret->rv = ret->obj->rv;
     if (ret->type == BH_CW_BOOKMARK) /* it carries a version, no object */
         ret->obj = bh_obj_unref(ret->obj);
