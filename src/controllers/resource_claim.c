@@ -44,8 +44,9 @@ struct rc {
     struct bh_link works;
 };
 
-/* Claims that the scheduler made for the extended resources of one pod: more than one when an
- * attempt failed, and the pod's status names the last only. */
+/* Claims of one pod that its status need not name: those that the scheduler made for its extended
+ * resources (more than one when an attempt failed), and generated ones that were made twice because
+ * an answer was lost. */
 struct ext_claims {
     size_t n;
     char *names[EXT_CLAIMS_MAX];
@@ -715,13 +716,20 @@ static void rc_sync(void *arg, struct bh_str key)
 static void pod_claims_changed(struct rc *rc, struct bh_obj *o)
 {
     const struct bh_core_v1_pod *pod = bh_obj_struct(o);
+    BH_AUTO_ARENA a = bh_arena_new(0);
     const struct ext_claims *ext;
 
     for (size_t i = 0; i < pod->spec.resource_claims.n; i++) {
+        const struct bh_core_v1_pod_resource_claim *ref = &pod->spec.resource_claims.p[i];
         struct bh_str name = ctl_pod_claim_name(pod, i);
+        const struct owned *own = ref->has_resource_claim_template_name
+                                      ? bh_map_get(&rc->owned, owned_key(a, o->uid, ref->name))
+                                      : NULL;
 
         if (name.n)
             enqueue(rc, "claim", o->ns, name);
+        if (own && !bh_str_eqc(name, own->name)) /* made twice, see struct ext_claims */
+            enqueue(rc, "claim", o->ns, bh_s(own->name));
     }
     if (pod->status.extended_resource_claim_status)
         enqueue(rc, "claim", o->ns,
@@ -782,12 +790,12 @@ static bool claim_entry(const struct bh_resource_v1_resource_claim *c, struct bh
     return false;
 }
 
-static void ext_index(struct rc *rc, const struct bh_obj *o, struct bh_str uid, bool present)
+static void ext_index(struct rc *rc, struct bh_str name, struct bh_str uid, bool present)
 {
     struct ext_claims *e = bh_map_get(&rc->ext, uid);
 
     for (size_t i = 0; e && i < e->n; i++)
-        if (bh_str_eqc(o->name, e->names[i])) {
+        if (bh_str_eqc(name, e->names[i])) {
             bh_free(e->names[i]);
             e->names[i] = e->names[--e->n];
             break;
@@ -797,7 +805,7 @@ static void ext_index(struct rc *rc, const struct bh_obj *o, struct bh_str uid, 
         (void)bh_map_put(&rc->ext, uid, e);
     }
     if (present && e->n < EXT_CLAIMS_MAX)
-        e->names[e->n++] = bh_strdup_c(o->name);
+        e->names[e->n++] = bh_strdup_c(name);
     if (e && e->n == 0)
         bh_free(bh_map_del(&rc->ext, uid));
 }
@@ -812,7 +820,7 @@ static void claim_index(struct rc *rc, struct bh_obj *o, bool present)
 
     if (bh_str_map_get(&c->metadata.annotations, BH_S(EXT_CLAIM)))
         for (size_t i = 0; i < c->metadata.owner_references.n; i++)
-            ext_index(rc, o, c->metadata.owner_references.p[i].uid, present);
+            ext_index(rc, o->name, c->metadata.owner_references.p[i].uid, present);
     if (!claim_entry(bh_obj_struct(o), &uid, &entry))
         return;
     struct bh_str key = owned_key(a, uid, entry);
@@ -820,10 +828,17 @@ static void claim_index(struct rc *rc, struct bh_obj *o, bool present)
     same = have && bh_str_eqc(o->name, have->name);
     /* An earlier claim, whose creation was answered to nobody, does not take the place of the one
      * that was made then and that the pod's status names. */
-    if (present && (same || !have || !owned_name(rc, key) || !have->made_ns))
+    if (present && (same || !have || !owned_name(rc, key) || !have->made_ns)) {
+        if (have && !same)
+            ext_index(rc, bh_s(have->name), uid, true);
         owned_put(rc, key, o->name, 0);
-    else if (!present && same)
+    } else if (present) {
+        ext_index(rc, o->name, uid, true);
+    } else if (same) {
         owned_free(bh_map_del(&rc->owned, key));
+    } else {
+        ext_index(rc, o->name, uid, false);
+    }
 }
 
 static void claim_added(void *arg, struct bh_obj *o)

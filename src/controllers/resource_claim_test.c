@@ -265,6 +265,37 @@ BH_TEST(claim_of_a_pod_that_ended_goes)
     tc_close(&t);
 }
 
+/* A second claim for the same entry, of a creation whose answer was lost: an earlier scheduler gave
+ * it a device before the pod named the other one. */
+BH_TEST(claim_that_was_made_twice_is_freed_with_its_pod)
+{
+    static const char *const entries[] = {"a"};
+    struct bh_obj *p;
+    struct tc t;
+
+    open_claims(&t);
+    template(&t, "tpl");
+    p = pod(&t, "p", "tpl", entries, 1);
+    tc_run(&t, 1000);
+    (void)world_make(
+        &t.w, CLAIM, "default",
+        tc_fmt(
+            &t,
+            "{\"metadata\":{\"name\":\"twin\",\"annotations\":{\"resource.kubernetes.io/"
+            "pod-claim-name\":\"a\"},\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":"
+            "\"Pod\",\"name\":\"p\",\"uid\":\"%.*s\",\"controller\":true}]},\"spec\":{\"devices\":{"
+            "\"requests\":[{\"name\":\"r\",\"exactly\":{\"deviceClassName\":\"c\"}}]}}}",
+            BH_SF(p->uid)));
+    reserve(&t, BH_S("twin"), p);
+    tc_run(&t, 1000);
+    BH_EQ(world_count(&t.w, CLAIM, "default"), 2);
+    (void)world_merge(&t.w, POD, "default", "p", "status",
+                      "{\"status\":{\"phase\":\"Succeeded\"}}");
+    tc_run(&t, 1000);
+    BH_EQ(world_count(&t.w, CLAIM, "default"), 0);
+    tc_close(&t);
+}
+
 BH_TEST(claim_that_is_shared_is_freed_by_the_last)
 {
     struct tc t;
