@@ -27,4 +27,7 @@ struct bh_store {
 /* When a back end goes: ends the commit that is under way, if there is one, as a failure. */
 void bh_store_closed(struct bh_store *s, bh_store_done done, void *arg);
 
+/* For tests: a store in SQLite whose write-ahead log is copied back from so many bytes on. */
+void bh_store_sqlite_wal_bytes(struct bh_store *s, int bytes);
+
 #endif

@@ -8,9 +8,11 @@
  * what a B-tree by rowid likes best. Compaction removes what a write at or before the compaction
  * revision replaced, and deletions.
  *
- * Two connections: the writer works on the worker pool (one commit, and one slice of compaction, at
- * a time); its lock says whose turn it is. The reader belongs to the loop; WAL lets it read while a
- * commit runs.
+ * Three connections: the writer works on the worker pool (one commit, and one slice of compaction,
+ * at a time); its lock says whose turn it is. The reader belongs to the loop; WAL lets it read
+ * while a commit runs. The third copies the write-ahead log back into the database, on the worker
+ * pool beside the commits; what they have appended meanwhile the writer copies, which is little,
+ * and the log begins anew.
  */
 #include "store/store_int.h"
 
@@ -21,6 +23,7 @@
 
 #include <pthread.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,14 +31,20 @@
 /* Revisions that one transaction of compaction passes: some milliseconds. */
 #define COMPACT_SLICE 2000
 
+/* Bytes of the write-ahead log from which on it is copied back. */
+#define WAL_BYTES (32 << 20)
+/* When it has grown to so many times that, commits wait for the copying that is under way. */
+#define WAL_TIMES_MAX 4
+
 struct sqlite_store {
     struct bh_store base;
     int lock_fd;
-    pthread_mutex_t lock; /* the writer connection and its statements */
-    pthread_cond_t idle;  /* signalled when working becomes false */
-    bool working;         /* a commit is on the worker pool (under lock) */
-    bool slicing;         /* a slice of compaction is there (under lock) */
-    sqlite3 *writer, *reader;
+    pthread_mutex_t lock;  /* the writer connection and its statements: held for long */
+    pthread_mutex_t state; /* of the two below */
+    pthread_cond_t idle;   /* signalled when one of them becomes false */
+    bool working;          /* a commit is on the worker pool */
+    bool slicing;          /* a slice of compaction is there */
+    sqlite3 *writer, *reader, *copier;
     sqlite3_stmt *begin, *commit, *rollback, *insert_log, *insert_live, *update_live, *delete_live,
         *get_live;
     /* The commit under way: set on the loop, used by the worker, read by the loop after it. */
@@ -50,6 +59,15 @@ struct sqlite_store {
     uint64_t slice_from, slice_to, goal;
     int slice_result;
     struct bh_err slice_err;
+    /* The write-ahead log. */
+    atomic_int wal_pages;     /* after the last commit or slice */
+    atomic_bool rest_to_copy; /* the writer has to */
+    int page_bytes;
+    int copy_step, copy_at; /* pages: at the next multiple of copy_step it is copied back */
+    bool commit_held;       /* the commit begins when copying ends */
+    bool copying;           /* copy_work is on the worker pool (the loop's) */
+    int copy_result;
+    struct bh_err copy_err;
 };
 
 static int fail(struct sqlite_store *s, sqlite3 *db, const char *what, struct bh_err *err)
@@ -147,15 +165,94 @@ static int commit_batch(struct sqlite_store *s, struct bh_err *err)
     return r;
 }
 
+static void set_flag(struct sqlite_store *s, bool *flag, bool value)
+{
+    pthread_mutex_lock(&s->state);
+    *flag = value;
+    if (!value)
+        pthread_cond_broadcast(&s->idle);
+    pthread_mutex_unlock(&s->state);
+}
+
+/* A log that is copied while commits append to it is never copied whole, and it begins anew only
+ * when a commit finds it so. */
+static void copy_rest(struct sqlite_store *s)
+{
+    if (atomic_exchange(&s->rest_to_copy, false))
+        (void)sqlite3_wal_checkpoint_v2(s->writer, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+}
+
 static void commit_work(void *arg)
 {
     struct sqlite_store *s = arg;
 
     pthread_mutex_lock(&s->lock);
+    copy_rest(s);
     s->result = commit_batch(s, &s->err);
-    s->working = false;
-    pthread_cond_broadcast(&s->idle);
     pthread_mutex_unlock(&s->lock);
+    set_flag(s, &s->working, false);
+}
+
+/* ---- the write-ahead log, copied back ---- */
+
+static int on_wal(void *arg, sqlite3 *db, const char *name, int pages)
+{
+    struct sqlite_store *s = arg;
+
+    (void)db, (void)name;
+    atomic_store(&s->wal_pages, pages);
+    return SQLITE_OK;
+}
+
+static void commit_done(void *arg);
+
+static void commit_begin(struct sqlite_store *s)
+{
+    s->commit_held = false;
+    set_flag(s, &s->working, true);
+    bh_loop_work(s->base.loop, commit_work, commit_done, s);
+}
+
+static void copy_work(void *arg)
+{
+    struct sqlite_store *s = arg;
+    int rc = sqlite3_wal_checkpoint_v2(s->copier, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+
+    /* Busy: the writer is at the rest of the last time. */
+    if (rc != SQLITE_OK && rc != SQLITE_BUSY)
+        s->copy_result = fail(s, s->copier, "checkpoint", &s->copy_err);
+    else if (rc == SQLITE_OK)
+        atomic_store(&s->rest_to_copy, true);
+}
+
+/* Nothing is lost by a failure: the log has it all, and grows until the next attempt. */
+static void copy_done(void *arg)
+{
+    struct sqlite_store *s = arg;
+
+    s->copying = false;
+    if (s->copy_result < 0)
+        bh_log(BH_WARN, "the write-ahead log was not copied into the database, trying later",
+               BH_CSTR("error", s->copy_err.msg));
+    if (s->commit_held)
+        commit_begin(s);
+}
+
+/* When a commit or a slice has ended. An attempt is made at each multiple of the size, so that one
+ * that fails, or is held up by a reader, is not repeated at once. */
+static void copy_start(struct sqlite_store *s)
+{
+    int pages = atomic_load(&s->wal_pages);
+
+    if (pages < s->copy_step)
+        s->copy_at = s->copy_step; /* it began anew */
+    if (s->copying || pages < s->copy_at)
+        return;
+    s->copy_at = pages + s->copy_step;
+    s->copying = true;
+    s->copy_result = 0;
+    memset(&s->copy_err, 0, sizeof(s->copy_err));
+    bh_loop_work(s->base.loop, copy_work, copy_done, s);
 }
 
 static void commit_done(void *arg)
@@ -168,6 +265,7 @@ static void commit_done(void *arg)
             s->w[i].rev = s->next_rev + i;
         s->base.rev = s->next_rev + s->n - 1;
     }
+    copy_start(s);
     s->base.committing = false;
     s->done(s->arg, s->result < 0 ? &err : NULL);
 }
@@ -183,10 +281,9 @@ static void sqlite_commit(struct bh_store *base, struct bh_store_write *w, size_
     s->done = done;
     s->arg = arg;
     memset(&s->err, 0, sizeof(s->err));
-    pthread_mutex_lock(&s->lock);
-    s->working = true;
-    pthread_mutex_unlock(&s->lock);
-    bh_loop_work(base->loop, commit_work, commit_done, s);
+    s->commit_held = s->copying && atomic_load(&s->wal_pages) >= WAL_TIMES_MAX * s->copy_step;
+    if (!s->commit_held)
+        commit_begin(s);
 }
 
 /* ---- reading, on the loop ---- */
@@ -250,7 +347,7 @@ static int sqlite_history(struct bh_store *base, uint64_t after, size_t max, bh_
 /* ---- compaction ---- */
 
 /* Removes what the writes after from, up to and including to, have replaced, and their deletions.
- * The lock is held. */
+ * Nobody else uses the writer. */
 static int compact_slice(struct sqlite_store *s, uint64_t from, uint64_t to, struct bh_err *err)
 {
     unsigned long long a = from, b = to;
@@ -282,9 +379,10 @@ static int sqlite_compact(struct bh_store *base, uint64_t rev, struct bh_err *er
     struct sqlite_store *s = (struct sqlite_store *)base;
     int r = 0;
 
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->state);
     while (s->working || s->slicing)
-        pthread_cond_wait(&s->idle, &s->lock);
+        pthread_cond_wait(&s->idle, &s->state);
+    pthread_mutex_unlock(&s->state);
     while (r == 0 && base->compacted < rev) {
         uint64_t to = slice_end(base->compacted, rev);
 
@@ -292,7 +390,6 @@ static int sqlite_compact(struct bh_store *base, uint64_t rev, struct bh_err *er
         if (r == 0)
             base->compacted = to;
     }
-    pthread_mutex_unlock(&s->lock);
     return r;
 }
 
@@ -302,9 +399,8 @@ static void slice_work(void *arg)
 
     pthread_mutex_lock(&s->lock);
     s->slice_result = compact_slice(s, s->slice_from, s->slice_to, &s->slice_err);
-    s->slicing = false;
-    pthread_cond_broadcast(&s->idle);
     pthread_mutex_unlock(&s->lock);
+    set_flag(s, &s->slicing, false);
 }
 
 static void slice_done(void *arg);
@@ -314,9 +410,7 @@ static void slice_start(struct sqlite_store *s)
     s->slice_from = s->base.compacted;
     s->slice_to = slice_end(s->slice_from, s->goal);
     memset(&s->slice_err, 0, sizeof(s->slice_err));
-    pthread_mutex_lock(&s->lock);
-    s->slicing = true;
-    pthread_mutex_unlock(&s->lock);
+    set_flag(s, &s->slicing, true);
     bh_loop_work(s->base.loop, slice_work, slice_done, s);
 }
 
@@ -324,6 +418,7 @@ static void slice_done(void *arg)
 {
     struct sqlite_store *s = arg;
 
+    copy_start(s);
     if (s->slice_result < 0) {
         bh_log(BH_WARN, "history was not compacted, continuing",
                BH_CSTR("error", s->slice_err.msg));
@@ -360,14 +455,17 @@ static void sqlite_free(struct bh_store *base)
     /* A commit that has not begun never will. */
     bh_loop_work_drop(base->loop, commit_done, s);
     bh_loop_work_drop(base->loop, slice_done, s);
+    bh_loop_work_drop(base->loop, copy_done, s);
     bh_store_closed(base, s->done, s->arg);
     for (size_t i = 0; i < BH_COUNT(all); i++)
         (void)sqlite3_finalize(all[i]);
+    (void)sqlite3_close(s->copier);
     (void)sqlite3_close(s->reader);
     (void)sqlite3_close(s->writer);
     if (s->lock_fd >= 0)
         (void)close(s->lock_fd);
     pthread_cond_destroy(&s->idle);
+    pthread_mutex_destroy(&s->state);
     pthread_mutex_destroy(&s->lock);
     bh_free(s);
 }
@@ -375,16 +473,23 @@ static void sqlite_free(struct bh_store *base)
 static const struct bh_store_ops sqlite_ops = {
     sqlite_free, sqlite_commit, sqlite_load, sqlite_history, sqlite_compact, sqlite_compact_later};
 
+/* Of a new database: pages of 16 KiB hold most objects whole, and a commit writes few of them. One
+ * that exists keeps the size it has. */
 static const char schema[] =
+    "PRAGMA page_size=16384;"
     "PRAGMA journal_mode=WAL;"
-    "PRAGMA synchronous=FULL;"
-    "PRAGMA temp_store=MEMORY;"
-    "PRAGMA wal_autocheckpoint=4000;"
+    "PRAGMA cache_size=-8000;" /* what a commit changes, so that it is not written before its end */
+    "BEGIN IMMEDIATE;"
     "CREATE TABLE IF NOT EXISTS log(rev INTEGER PRIMARY KEY, op INTEGER NOT NULL, prev INTEGER NOT "
     "NULL, "
     "key BLOB NOT NULL, value BLOB NOT NULL);"
     "CREATE TABLE IF NOT EXISTS live(key BLOB PRIMARY KEY, rev INTEGER NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;";
+    "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;"
+    "COMMIT;";
+
+static const char settings[] = "PRAGMA synchronous=FULL;"
+                               "PRAGMA temp_store=MEMORY;"
+                               "PRAGMA wal_autocheckpoint=0;";
 
 static int open_db(struct sqlite_store *s, const char *path, sqlite3 **ret, struct bh_err *err)
 {
@@ -393,7 +498,7 @@ static int open_db(struct sqlite_store *s, const char *path, sqlite3 **ret, stru
     if (sqlite3_open_v2(path, ret, flags, NULL) != SQLITE_OK)
         return fail(s, *ret, path, err);
     (void)sqlite3_busy_timeout(*ret, 5000);
-    return 0;
+    return exec(s, *ret, settings, err);
 }
 
 static int prepare_all(struct sqlite_store *s, struct bh_err *err)
@@ -434,10 +539,17 @@ static int read_number(struct sqlite_store *s, const char *sql, uint64_t *ret, s
     return 0;
 }
 
+void bh_store_sqlite_wal_bytes(struct bh_store *base, int bytes)
+{
+    struct sqlite_store *s = (struct sqlite_store *)base;
+
+    s->copy_step = s->copy_at = bytes / s->page_bytes;
+}
+
 static int open_all(struct sqlite_store *s, const char *path, struct bh_err *err)
 {
     char lock_path[4096];
-    uint64_t newest = 0;
+    uint64_t newest = 0, page = 0;
     int r = bh_path(lock_path, sizeof(lock_path), err, "%s.lock", path);
 
     if (r == 0)
@@ -451,9 +563,17 @@ static int open_all(struct sqlite_store *s, const char *path, struct bh_err *err
     if (r == 0)
         r = open_db(s, path, &s->reader, err);
     if (r == 0)
+        r = open_db(s, path, &s->copier, err);
+    if (r == 0)
+        r = read_number(s, "PRAGMA page_size", &page, err);
+    if (r == 0)
         r = read_number(s, "SELECT n FROM meta WHERE name = 'compacted'", &s->base.compacted, err);
     if (r == 0)
         r = read_number(s, "SELECT max(rev) FROM log", &newest, err);
+    s->page_bytes = page > 0 ? (int)page : 4096;
+    bh_store_sqlite_wal_bytes(&s->base, WAL_BYTES);
+    if (r == 0)
+        (void)sqlite3_wal_hook(s->writer, on_wal, s);
     s->base.rev = newest > s->base.compacted ? newest : s->base.compacted;
     if (s->base.rev < 1)
         s->base.rev = 1;
@@ -470,6 +590,7 @@ int bh_store_open_sqlite(struct bh_loop *l, const char *path, struct bh_store **
     s->base.loop = l;
     s->lock_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->state, NULL);
     pthread_cond_init(&s->idle, NULL);
     r = open_all(s, path, err);
     if (r < 0) {

@@ -1,6 +1,6 @@
 /* Both back ends against the same expectations, on the virtual loop; SQLite also on a real one,
  * across reopening and a full disk. */
-#include "store/store.h"
+#include "store/store_int.h"
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -9,10 +9,13 @@
 #include "net/loop.h"
 
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct outcome {
@@ -277,4 +280,240 @@ BH_TEST(store_sqlite_closes_during_a_commit)
         bh_loop_free(l);
         BH_EQ(bh_fs_remove_tree(dir, NULL), 0);
     }
+}
+
+/* A database with the page size that SQLite used to choose, and what was in it. */
+BH_TEST(store_sqlite_opens_a_database_with_small_pages)
+{
+    static const char old[] =
+        "PRAGMA page_size=4096; PRAGMA journal_mode=WAL;"
+        "CREATE TABLE log(rev INTEGER PRIMARY KEY, op INTEGER NOT NULL, prev INTEGER NOT NULL, "
+        "key BLOB NOT NULL, value BLOB NOT NULL);"
+        "CREATE TABLE live(key BLOB PRIMARY KEY, rev INTEGER NOT NULL) WITHOUT ROWID;"
+        "CREATE TABLE meta(name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;"
+        "INSERT INTO log VALUES(2, 0, 0, CAST('/a' AS BLOB), CAST('1' AS BLOB));"
+        "INSERT INTO live VALUES(CAST('/a' AS BLOB), 2);";
+    char dir[256], path[300];
+    struct bh_loop *l = bh_loop_new_virtual(1, 0);
+    struct bh_store *s = NULL;
+    struct bh_err err = {0};
+    struct bh_store_write w = {BH_STORE_UPDATE, BH_S("/a"), BH_S("2")};
+    sqlite3 *db;
+
+    tmp_dir(dir, sizeof(dir));
+    (void)snprintf(path, sizeof(path), "%s/state.db", dir);
+    BH_EQ(sqlite3_open(path, &db), SQLITE_OK);
+    BH_EQ(sqlite3_exec(db, old, NULL, NULL, NULL), SQLITE_OK);
+    (void)sqlite3_close(db);
+    for (int i = 0; i < 2; i++) {
+        BH_EQ(bh_store_open_sqlite(l, path, &s, &err), 0);
+        if (i == 0) {
+            check_load(s, "/a=1@2 ");
+            BH_EQ(commit(l, s, &w, 1), 0);
+        }
+        check_load(s, "/a=2@3 ");
+        check_history(s, 1, "C/a=1@2 U/a=2@3<1 ");
+        bh_store_free(s);
+    }
+    bh_loop_free(l);
+    BH_EQ(bh_fs_remove_tree(dir, NULL), 0);
+}
+
+/* ---- the write-ahead log ---- */
+
+#define LOG_LIMIT (256 << 10)
+#define LOG_VALUE 10000
+
+struct writer {
+    struct bh_loop *l;
+    struct bh_store *s;
+    struct bh_store_write w[10];
+    char keys[10][24];
+    char value[LOG_VALUE];
+    char path[300];
+    int round, rounds;
+    int tell; /* -1, or a descriptor to which each round that is durable is told */
+    off_t log_most;
+};
+
+static off_t file_size(const char *path, const char *suffix)
+{
+    char name[320];
+    struct stat st;
+
+    (void)snprintf(name, sizeof(name), "%s%s", path, suffix);
+    return stat(name, &st) == 0 ? st.st_size : 0;
+}
+
+/* Ten new keys in each round, whose values begin with the round's number. */
+static void writer_next(void *arg, const struct bh_err *err)
+{
+    struct writer *x = arg;
+    off_t log = file_size(x->path, "-wal");
+
+    BH_CHECK(err == NULL);
+    if (log > x->log_most)
+        x->log_most = log;
+    if (x->round > 0 && x->tell >= 0)
+        BH_CHECK(write(x->tell, &x->round, sizeof(x->round)) == sizeof(x->round));
+    if (x->round == x->rounds) {
+        bh_loop_stop(x->l);
+        return;
+    }
+    x->round++;
+    (void)snprintf(x->value, 16, "%010d", x->round);
+    for (int i = 0; i < 10; i++) {
+        (void)snprintf(x->keys[i], sizeof(x->keys[i]), "/k%06d-%d", x->round, i);
+        x->w[i] = (struct bh_store_write){
+            BH_STORE_CREATE, bh_s(x->keys[i]), {x->value, sizeof(x->value)}};
+    }
+    bh_store_commit(x->s, x->w, 10, writer_next, x);
+}
+
+static void writer_open(struct writer *x, const char *dir)
+{
+    struct bh_err err = {0};
+
+    memset(x, 0, sizeof(*x));
+    x->tell = -1;
+    x->l = bh_loop_new_real(&err);
+    (void)snprintf(x->path, sizeof(x->path), "%s/state.db", dir);
+    BH_EQ(bh_store_open_sqlite(x->l, x->path, &x->s, &err), 0);
+    bh_store_sqlite_wal_bytes(x->s, LOG_LIMIT);
+    x->round = (int)(bh_store_rev(x->s) - 1) / 10;
+}
+
+static void writer_run(struct writer *x, int rounds)
+{
+    x->rounds = x->round + rounds;
+    x->log_most = 0;
+    writer_next(x, NULL);
+    bh_loop_run(x->l);
+}
+
+static void writer_close(struct writer *x)
+{
+    bh_store_free(x->s);
+    bh_loop_free(x->l);
+}
+
+struct read_back {
+    int n;
+    bool wrong;
+};
+
+static int read_back(void *arg, struct bh_str key, struct bh_str value, uint64_t rev)
+{
+    struct read_back *b = arg;
+    char want_key[24], want[16];
+
+    (void)snprintf(want_key, sizeof(want_key), "/k%06d-%d", b->n / 10 + 1, b->n % 10);
+    (void)snprintf(want, sizeof(want), "%010d", b->n / 10 + 1);
+    if (!bh_str_eqc(key, want_key) || value.n != LOG_VALUE || !bh_str_starts(value, bh_s(want)) ||
+        rev != (uint64_t)b->n + 2)
+        b->wrong = true;
+    b->n++;
+    return 0;
+}
+
+/* Everything that was written, in whole rounds; returns how many. */
+static int check_rounds(struct bh_store *s)
+{
+    struct read_back b = {0};
+
+    BH_EQ(bh_store_load(s, read_back, &b, NULL), 0);
+    BH_CHECK(!b.wrong);
+    BH_EQ(b.n % 10, 0);
+    BH_EQ(bh_store_rev(s), (uint64_t)b.n + 1);
+    return b.n / 10;
+}
+
+/* It is copied into the database beside the commits, and begins anew. */
+BH_TEST(store_sqlite_bounds_its_log)
+{
+    char dir[256];
+    struct writer x;
+
+    tmp_dir(dir, sizeof(dir));
+    writer_open(&x, dir);
+    writer_run(&x, 200); /* 20 MB */
+    BH_CHECK(x.log_most > LOG_LIMIT);
+    BH_CHECK(x.log_most < 6 * LOG_LIMIT);
+    BH_CHECK(file_size(x.path, "") > 100 * LOG_VALUE * 10);
+    BH_EQ(check_rounds(x.s), 200);
+    writer_close(&x);
+    writer_open(&x, dir);
+    BH_EQ(check_rounds(x.s), 200);
+    writer_close(&x);
+    BH_EQ(bh_fs_remove_tree(dir, NULL), 0);
+}
+
+/* While the database cannot grow, writes are still made durable, in the log; later it shrinks. */
+BH_TEST(store_sqlite_writes_while_its_log_cannot_be_copied)
+{
+    char dir[256];
+    struct rlimit old, small;
+    struct writer x;
+
+    tmp_dir(dir, sizeof(dir));
+    (void)sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    writer_open(&x, dir);
+    writer_run(&x, 100);
+    BH_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = old;
+    small.rlim_cur = (rlim_t)file_size(x.path, "") + 4096;
+    BH_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    writer_run(&x, 20); /* 2 MB: less than the database has, so the log has room */
+    BH_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+    BH_CHECK((rlim_t)file_size(x.path, "") <= small.rlim_cur);
+    BH_EQ(check_rounds(x.s), 120);
+    writer_run(&x, 100);
+    BH_CHECK((rlim_t)file_size(x.path, "") > small.rlim_cur);
+    BH_EQ(check_rounds(x.s), 220);
+    writer_close(&x);
+    BH_EQ(bh_fs_remove_tree(dir, NULL), 0);
+}
+
+static void write_until_killed(const char *dir, int tell)
+{
+    struct writer x;
+
+    writer_open(&x, dir);
+    x.tell = tell;
+    writer_run(&x, 100000);
+    _exit(1);
+}
+
+/* Killed at any moment, of a commit or of copying: what was told is there, in whole batches. */
+BH_TEST(store_sqlite_loses_nothing_when_killed)
+{
+    char dir[256];
+    int told = 0;
+
+    tmp_dir(dir, sizeof(dir));
+    for (int i = 0; i < 5; i++) {
+        int fds[2], status, round, until = told + 10 + (int)(bh_test_seed() % 40);
+        struct writer x;
+        pid_t pid;
+
+        BH_EQ(pipe(fds), 0);
+        pid = fork();
+        if (pid == 0)
+            write_until_killed(dir, fds[1]);
+        (void)close(fds[1]);
+        while (read(fds[0], &round, sizeof(round)) == sizeof(round)) {
+            told = round;
+            if (round >= until)
+                (void)kill(pid, SIGKILL);
+        }
+        (void)close(fds[0]);
+        BH_EQ(waitpid(pid, &status, 0), pid);
+        BH_CHECK(WIFSIGNALED(status));
+        BH_CHECK(told >= until);
+        writer_open(&x, dir);
+        BH_CHECK(check_rounds(x.s) >= told);
+        told = x.round;
+        writer_close(&x);
+    }
+    BH_EQ(bh_fs_remove_tree(dir, NULL), 0);
 }
