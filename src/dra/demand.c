@@ -627,7 +627,7 @@ bool bh_dra_ask_recall(struct bh_dra_ask *q, struct bh_str node, enum bh_dra_sco
     const struct dra_demand *d = q->d;
     const struct dra_success *k;
 
-    if (!n || !n->known)
+    if (!n || !n->known || q->m->supposing)
         return false;
     demand_sync(q->d);
     if (n->idx / 64 >= d->words)
@@ -664,6 +664,8 @@ static uint64_t may_fit_word(const struct dra_demand *d, size_t w)
 {
     uint64_t bits = d->bits[w];
 
+    if (d->m->supposing)
+        return UINT64_MAX;
     /* A node without free devices of its own has nothing to give, unless there are some for all.
      * Mode All looks at pools that give nothing, too. */
     if (d->needs_device && !d->has_all && d->m->open_n == 0)

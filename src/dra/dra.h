@@ -251,6 +251,19 @@ bool bh_dra_ask_recall(struct bh_dra_ask *q, struct bh_str node, enum bh_dra_sco
 /* The ask's allocation was taken on this node: where the ring of the next equal ask begins. */
 void bh_dra_ask_took(struct bh_dra_ask *q, struct bh_str node);
 
+/* ---- supposing
+ * -----------------------------------------------------------------------------------------------
+ *
+ * Between on and off, what is reserved or taken as released counts for every ask, and none of the
+ * asks remembers its answer. Whoever supposes undoes all of it before off; objects must not change
+ * meanwhile. */
+void bh_dra_suppose(struct bh_dra_model *m, bool on);
+/* These claims (uids) count as released; each of them as often as it is put back. */
+void bh_dra_suppose_released(struct bh_dra_model *m, const struct bh_str *uids, size_t n);
+/* They count again. False, and nothing is put back: somebody else has devices of theirs now. With
+ * force they are put back all the same. */
+bool bh_dra_suppose_back(struct bh_dra_model *m, const struct bh_str *uids, size_t n, bool force);
+
 /* ---- explaining
  * ------------------------------------------------------------------------------------------------------
  */

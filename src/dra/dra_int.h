@@ -222,7 +222,7 @@ struct dra_held {
     struct dra_grants *api;
     struct dra_grants *res;
     uint64_t res_id; /* of the last reservation */
-    bool out;        /* left out of the books for one call */
+    uint32_t out;    /* so often it was taken out of the books for a while */
 };
 
 static inline const struct dra_grants *dra_held_grants(const struct dra_held *h)
@@ -378,6 +378,7 @@ struct bh_dra_model {
     uint64_t res_ids;     /* reservations made */
     size_t natives;       /* devices that stand for resources of their node */
     bool quiet;           /* changes are not to be counted: they will be undone */
+    bool supposing;       /* so are all, and answers not to be remembered */
     struct bh_buf keybuf; /* for composite keys */
     uint32_t log[DRA_LOG_LEN];
     uint64_t seq;

@@ -521,19 +521,45 @@ bool bh_dra_is_reserved(const struct bh_dra_model *m, struct bh_str uid)
 
 void dra_ledger_release(struct bh_dra_model *m, const struct bh_str *uids, size_t n, bool back)
 {
+    bool was = m->quiet;
+
     /* Nobody shall learn from what is undone before the call returns. */
     m->quiet = true;
     for (size_t i = 0; i < n; i++) {
         struct dra_held *h = bh_map_get(&m->held, uids[i]);
         const struct dra_grants *gs = h ? dra_held_grants(h) : NULL;
 
-        if (!h || h->out == !back)
-            continue; /* named twice */
-        h->out = !back;
+        if (!h || (back ? --h->out : h->out++) > 0)
+            continue; /* named twice, or supposed to be released already */
         for (size_t k = 0; gs && k < gs->n; k++)
             grant_book(m, &gs->g[k], back);
     }
-    m->quiet = false;
+    m->quiet = was;
+}
+
+void bh_dra_suppose(struct bh_dra_model *m, bool on)
+{
+    m->quiet = m->supposing = on;
+}
+
+void bh_dra_suppose_released(struct bh_dra_model *m, const struct bh_str *uids, size_t n)
+{
+    dra_ledger_release(m, uids, n, false);
+}
+
+bool bh_dra_suppose_back(struct bh_dra_model *m, const struct bh_str *uids, size_t n, bool force)
+{
+    bool fit = true;
+
+    dra_ledger_release(m, uids, n, true);
+    for (size_t i = 0; i < n && fit && !force; i++) {
+        const struct dra_held *h = bh_map_get(&m->held, uids[i]);
+
+        fit = !h || h->out || !dra_held_grants(h) || grants_fit(dra_held_grants(h));
+    }
+    if (!fit)
+        dra_ledger_release(m, uids, n, false);
+    return fit;
 }
 
 struct dra_grants **dra_ledger_hold(struct bh_dra_model *m,
@@ -541,6 +567,7 @@ struct dra_grants **dra_ledger_hold(struct bh_dra_model *m,
                                     size_t n, struct bh_arena *a)
 {
     struct dra_grants **gs = bh_new_n(a, struct dra_grants *, n);
+    bool was = m->quiet;
 
     m->quiet = true;
     for (size_t i = 0; i < n; i++) {
@@ -548,12 +575,14 @@ struct dra_grants **dra_ledger_hold(struct bh_dra_model *m,
         for (size_t k = 0; k < gs[i]->n; k++)
             grant_book(m, &gs[i]->g[k], true);
     }
-    m->quiet = false;
+    m->quiet = was;
     return gs;
 }
 
 void dra_ledger_unhold(struct bh_dra_model *m, struct dra_grants **gs, size_t n)
 {
+    bool was = m->quiet;
+
     m->quiet = true;
     for (size_t i = n; i-- > 0;) {
         for (size_t k = gs[i]->n; k-- > 0;)
@@ -568,7 +597,7 @@ void dra_ledger_unhold(struct bh_dra_model *m, struct dra_grants **gs, size_t n)
         }
         bh_free(gs[i]);
     }
-    m->quiet = false;
+    m->quiet = was;
 }
 
 /* ---- who holds what ---- */

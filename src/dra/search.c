@@ -560,7 +560,7 @@ enum bh_dra_outcome bh_dra_allocate(struct bh_dra_ask *q, struct bh_str node,
     c.node = dra_node_get(q->m, node);
     if (!c.node || !c.node->known)
         return BH_DRA_NO_SOLUTION;
-    supposed = c.opts->released_n || c.opts->held_n;
+    supposed = c.m->supposing || c.opts->released_n || c.opts->held_n;
     if (!supposed && dra_ask_repeat(q, c.node, c.opts, a, ret)) {
         c.d->hint = c.node->idx;
         c.m->st.repeated++;

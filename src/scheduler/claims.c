@@ -345,7 +345,7 @@ static enum verdict filter_allocated(struct cycle *c, struct snode *n)
     return V_OK;
 }
 
-static struct bh_dra_opts options(struct cycle *c, const struct snode *n)
+struct bh_dra_opts sched_claims_options(struct cycle *c, const struct snode *n)
 {
     sched_holds_look(c, n);
     return (struct bh_dra_opts){.scoring =
@@ -356,11 +356,16 @@ static struct bh_dra_opts options(struct cycle *c, const struct snode *n)
                                 .held_n = c->held_n};
 }
 
+bool sched_claims_allocated_fit(struct cycle *c, struct snode *n)
+{
+    return filter_allocated(c, n) == V_OK;
+}
+
 /* The devices of the unallocated claims on this node, or that they are there. */
 static enum verdict filter_devices(struct cycle *c, struct snode *n, bool native,
                                    struct candidate *ret)
 {
-    struct bh_dra_opts o = options(c, n);
+    struct bh_dra_opts o = sched_claims_options(c, n);
     bool supposed = o.released_n || o.held_n;
     enum verdict no_devices = c->s->opts.device_scoring_off ? V_UNRESOLVABLE : V_DEVICES;
     struct ask_set *set = set_of(c, sched_ext_mask(c, n));
@@ -410,7 +415,7 @@ bool sched_claims_settle(struct cycle *c, struct candidate *k)
 
     if (!k->set || !k->set->ask || k->dra.allocations)
         return true;
-    o = options(c, k->node);
+    o = sched_claims_options(c, k->node);
     if (bh_dra_allocate(k->set->ask, k->node->name, &o, c->a, &k->dra, &err) == BH_DRA_OK)
         return true;
     (void)sched_error(c, PL_DYNAMIC_RESOURCES, "devices of node %.*s: %s", BH_SF(k->node->name),
@@ -422,8 +427,6 @@ bool sched_claims_reserve(struct cycle *c, struct candidate *k)
 {
     if (!sched_claims_settle(c, k))
         return false;
-    if (c->trial)
-        return true;
     if (k->set && k->set->ask)
         bh_dra_ask_took(k->set->ask, k->node->name);
     for (size_t i = 0; k->set && i < k->set->n; i++) {
@@ -441,7 +444,7 @@ bool sched_claims_reserve(struct cycle *c, struct candidate *k)
 
 void sched_claims_unreserve(struct cycle *c, const struct candidate *k)
 {
-    for (size_t i = 0; k->set && i < k->set->n && !c->trial; i++)
+    for (size_t i = 0; k->set && i < k->set->n; i++)
         bh_dra_unreserve(c->s->model, k->set->claims[i]->metadata.uid);
 }
 

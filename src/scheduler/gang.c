@@ -2,10 +2,12 @@
  * of them is bound unless as many as the group wants have a place at once.
  *
  * What a member gets (node, devices) is taken in view and ledger at once, so that the next member
- * sees it; when the group does not fit, all is given back before anything else happens. Members
- * that found no place are put first and all is tried again, a few times: a member that is content
- * with anything may have taken what another one needs. Room that preemption would make counts, but
- * nobody is evicted unless the group then fits.
+ * sees it; when the group does not fit, all is given back before anything else happens. They are
+ * tried one after the other first, as upstream does, then by a search that goes back on what it
+ * gave (gang_search.c): a member that is content with anything may have taken what another one
+ * needs. Room that preemption would make counts, but nobody is evicted unless the group then fits,
+ * and nobody as long as it fits without: for each member on its own, then for all of them together
+ * (gang_preempt.c).
  *
  * A group that does not fit waits as any pod does: until something happens that can help one of its
  * members. Its bindings are written only when the claims of all members are stored (bind.c).
@@ -16,40 +18,17 @@
 #include "base/limits.h"
 #include "data/json.h"
 #include "data/time_fmt.h"
-#include "scheduler/sched_int.h"
+#include "scheduler/gang_int.h"
 
-#define ROUNDS_MAX   8 /* orders tried */
-#define LARGE        256
-#define ROUNDS_LARGE 2 /* of a gang larger than that */
 #define WAIT_TEXT                                                                                  \
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, one or "   \
     "more plugins asked to wait and no plugin rejected pod"
 #define PREEMPT_TEXT "pod group is unschedulable, pod group is waiting for preemption to complete"
+#define SPENT_TEXT   " (gave up looking for places for all of them after %llu steps)"
 
-struct member {
-    struct spod *pod;
-    bool had_place; /* in the first round, which is what messages are about */
-    struct cycle c;
-    const struct candidate *k;   /* its place; NULL: none was found */
-    struct snode *was_nominated; /* a pod on its node is not counted as nominated, too */
-    struct snode *room;          /* where preemption would make room */
-    struct spod **victims;       /* taken off for the trial */
-    size_t victims_n;
-    struct bh_str message; /* of the first round, when it found none then */
-    uint32_t rejected_by;
-    bool error;
-};
-
-struct attempt {
-    struct bh_scheduler *s;
-    struct gang *g;
-    struct bh_arena *a;
-    struct member *m;
-    size_t n;
-    int32_t want; /* pods that have to have a place; those that have one already count */
-    struct pending_claim *pending; /* allocated by members in this round */
-    size_t pending_n, pending_cap;
-};
+/* A search that did not help is not begun again for so many times as long as it took. */
+#define REST_FACTOR 50
+#define STEP_NS     1000
 
 /* ---- which pods belong together ---- */
 
@@ -58,6 +37,13 @@ static struct bh_str group_name(const struct bh_core_v1_pod *p)
     const struct bh_core_v1_pod_scheduling_group *g = p->spec.scheduling_group;
 
     return g && g->has_pod_group_name ? g->pod_group_name : (struct bh_str){NULL, 0};
+}
+
+static void search_again(void *arg)
+{
+    struct gang *g = arg;
+
+    sched_gang_wake(g->s, g);
 }
 
 static struct gang *gang_get(struct bh_scheduler *s, struct bh_str ns, struct bh_str name)
@@ -70,6 +56,8 @@ static struct gang *gang_get(struct bh_scheduler *s, struct bh_str ns, struct bh
     if (g)
         return g;
     g = bh_calloc(1, sizeof(*g));
+    g->s = s;
+    bh_timer_init(&g->when, s->loop, search_again, g);
     g->key = bh_strdup_c(bh_buf_str(&key));
     bh_list_init(&g->members);
     (void)bh_map_put(&s->gangs, bh_s(g->key), g);
@@ -80,6 +68,8 @@ static void gang_drop(struct bh_scheduler *s, struct gang *g)
 {
     if (g->obj || g->n)
         return;
+    bh_timer_stop(&g->when);
+    gang_away_forget(g);
     (void)bh_map_del(&s->gangs, bh_s(g->key));
     bh_free(g->key);
     bh_free(g);
@@ -135,6 +125,8 @@ void sched_gangs_done(struct bh_scheduler *s)
     while (bh_map_next(&s->gangs, &it, NULL, &v)) {
         struct gang *g = v;
 
+        bh_timer_stop(&g->when);
+        gang_away_forget(g);
         (void)bh_obj_unref(g->obj);
         bh_free(g->key);
         bh_free(g);
@@ -173,61 +165,15 @@ void sched_gang_wake(struct bh_scheduler *s, struct gang *g)
     }
 }
 
-/* ---- one order ---- */
+/* ---- one after the other ---- */
 
-static void give_back(struct member *m)
+void gang_seat(struct attempt *t, struct member *m)
 {
-    struct bh_scheduler *s = m->c.s;
-
-    if (m->k || m->room) {
-        sched_node_del_pod(s, m->pod);
-        sched_nominate(m->pod, m->was_nominated);
-    }
-    if (m->k)
-        sched_claims_unreserve(&m->c, m->k);
-    for (size_t i = 0; i < m->victims_n; i++)
-        sched_node_add_pod(s, m->room, m->victims[i]);
-    m->k = NULL;
-    m->room = NULL;
-    m->victims_n = 0;
-}
-
-static void give_all_back(struct attempt *t)
-{
-    for (size_t i = t->n; i-- > 0;)
-        give_back(&t->m[i]);
-}
-
-static void put_on(struct member *m, struct snode *n)
-{
+    m->k = &m->place;
     m->was_nominated = m->pod->nominated;
     sched_nominate(m->pod, NULL);
-    sched_node_add_pod(m->c.s, n, m->pod);
-}
-
-/* Room that preemption would make for this member. Devices are not taken from others for a group:
- * a member with claims to allocate gets none. */
-static void make_room(struct member *m)
-{
-    const struct victims *v = NULL;
-
-    if (sched_preempt_find(&m->c, &m->c.gang_why, &v) != PREEMPT_DONE)
-        return;
-    if (m->c.unallocated_n || m->c.ext) {
-        m->c.gang_why = BH_S("not attempted for a member of a pod group that needs devices.");
-        return;
-    }
-    m->room = v->node;
-    m->victims = v->p;
-    m->victims_n = v->n;
-    for (size_t i = 0; i < v->n; i++)
-        sched_node_del_pod(m->c.s, v->p[i]);
-    put_on(m, v->node);
-}
-
-/* What a member allocates its siblings may share within this try. */
-static void note_pending(struct attempt *t, const struct member *m)
-{
+    sched_node_add_pod(t->s, m->place.node, m->pod);
+    /* What a member allocates its siblings may share within this try. */
     for (size_t i = 0; i < m->c.claims_n; i++) {
         const struct pod_claim *k = &m->c.claims[i];
 
@@ -235,36 +181,115 @@ static void note_pending(struct attempt *t, const struct member *m)
             continue;
         bh_arena_grow(t->a, &t->pending, &t->pending_cap, t->pending_n + 1, sizeof(*t->pending));
         t->pending[t->pending_n++] =
-            (struct pending_claim){k->obj->uid, &m->k->dra.allocations[k->ask_at]};
+            (struct pending_claim){m->pod, k->obj->uid, &m->place.dra.allocations[k->ask_at]};
     }
 }
 
-static void try_member(struct attempt *t, struct member *m, bool first)
+void gang_unseat(struct attempt *t, struct member *m)
 {
-    m->c = (struct cycle){.s = t->s, .pod = m->pod, .prof = m->pod->prof, .a = t->a};
-    m->c.in_gang = true;
-    m->error = false;
-    m->c.pending = t->pending;
-    m->c.pending_n = t->pending_n;
-    m->k = sched_decide(&m->c);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < t->pending_n; i++)
+        if (t->pending[i].by != m->pod)
+            t->pending[kept++] = t->pending[i];
+    t->pending_n = kept;
+    sched_node_del_pod(t->s, m->pod);
+    sched_nominate(m->pod, m->was_nominated);
+    m->k = NULL;
+}
+
+static void give_back(struct attempt *t, struct member *m)
+{
     if (m->k) {
-        m->had_place |= first;
-        put_on(m, m->k->node);
-        note_pending(t, m);
+        gang_unseat(t, m);
+        sched_claims_unreserve(&m->c, &m->place);
+    }
+    for (size_t i = 0; i < m->victims_n; i++)
+        sched_node_add_pod(t->s, m->place.node, m->victims[i]);
+    (void)bh_dra_suppose_back(t->s->model, m->released, m->released_n, true);
+    if (m->began)
+        bh_dra_suppose(t->s->model, false);
+    m->began = false;
+    m->victims_n = m->released_n = 0;
+}
+
+/* In the reverse order: what was reserved before supposing began is given back behind its end. */
+static void give_all_back(struct attempt *t)
+{
+    for (size_t i = t->n; i-- > 0;)
+        give_back(t, &t->m[i]);
+}
+
+static bool supposes(const struct attempt *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->m[i].began)
+            return true;
+    return false;
+}
+
+/* Room that preemption would make for this member: the victims are taken off for the trial, and
+ * their claims count as given back. */
+static void make_room(struct attempt *t, struct member *m)
+{
+    enum preempt_result r;
+    const struct victims *v = NULL;
+
+    if (t->waits) {
+        m->c.gang_why = BH_S("not eligible due to a terminating pod on the nominated node.");
         return;
     }
-    m->error = m->c.err.code != BH_OK;
-    if (!m->error && t->s->nodes.n && m->pod->prof->on[PT_POST_FILTER] & 1u << PL_PREEMPTION)
-        make_room(m);
-    if (first && !m->room)
-        m->message = bh_str_dup(t->a, sched_failure_text(&m->c));
-    if (first)
-        m->rejected_by = m->c.rejected_by;
-    m->had_place |= first && m->room;
+    r = sched_preempt_find(&m->c, &m->c.gang_why, &v);
+    if (r == PREEMPT_NOT_NOW && m->pod->nominated)
+        t->waits = true; /* for those whom an earlier life of ours sent away */
+    if (r != PREEMPT_DONE)
+        return;
+    if ((m->c.unallocated_n || m->c.ext) && !v->k.dra.allocations) {
+        m->c.gang_why = BH_S("not attempted for a member of a pod group that needs devices.");
+        return;
+    }
+    m->began = !supposes(t);
+    if (m->began)
+        bh_dra_suppose(t->s->model, true);
+    m->place = v->k;
+    m->place.node = v->node;
+    m->victims = v->p;
+    m->victims_n = v->n;
+    m->released = v->released;
+    m->released_n = v->released_n;
+    for (size_t i = 0; i < v->n; i++)
+        sched_node_del_pod(t->s, v->p[i]);
+    bh_dra_suppose_released(t->s->model, v->released, v->released_n);
+    if (sched_claims_reserve(&m->c, &m->place))
+        gang_seat(t, m);
+    else
+        give_back(t, m);
 }
 
-/* Members with a place, those of earlier attempts included. */
-static int32_t placed(const struct attempt *t)
+static void try_member(struct attempt *t, struct member *m)
+{
+    const struct candidate *k;
+
+    m->c = (struct cycle){.s = t->s, .pod = m->pod, .prof = m->pod->prof, .a = t->a};
+    m->c.in_gang = true;
+    m->c.pending = t->pending;
+    m->c.pending_n = t->pending_n;
+    k = sched_decide(&m->c);
+    if (k) {
+        m->place = *k;
+        gang_seat(t, m);
+    } else {
+        m->error = m->c.err.code != BH_OK;
+        if (!m->error && t->s->nodes.n && m->pod->prof->on[PT_POST_FILTER] & 1u << PL_PREEMPTION)
+            make_room(t, m);
+        if (!m->k)
+            m->message = bh_str_dup(t->a, sched_failure_text(&m->c));
+        m->rejected_by = m->c.rejected_by;
+    }
+    m->had_place = m->k != NULL;
+}
+
+int32_t gang_placed(const struct attempt *t)
 {
     int32_t n = 0;
 
@@ -272,34 +297,15 @@ static int32_t placed(const struct attempt *t)
     return n;
 }
 
-static bool try_all(struct attempt *t, bool first)
+/* In upstream's order, which is what messages are about. */
+static bool try_all(struct attempt *t)
 {
-    t->pending_n = 0;
     for (size_t i = 0; i < t->n; i++) {
-        try_member(t, &t->m[i], first);
+        try_member(t, &t->m[i]);
         if (t->m[i].error)
             return false;
     }
-    return placed(t) >= t->want;
-}
-
-/* Those that found no place come first. False: that would be the same order again. */
-static bool reorder(struct attempt *t, const bool *failed)
-{
-    struct member *next = bh_new_n(t->a, struct member, t->n);
-    size_t k = 0;
-    bool same = true;
-
-    for (size_t i = 0; i < t->n; i++)
-        if (failed[i])
-            next[k++] = t->m[i];
-    for (size_t i = 0; i < t->n; i++)
-        if (!failed[i])
-            next[k++] = t->m[i];
-    for (size_t i = 0; i < t->n; i++)
-        same = same && next[i].pod == t->m[i].pod;
-    t->m = next;
-    return !same;
+    return gang_placed(t) >= t->want;
 }
 
 /* ---- what becomes of it ---- */
@@ -342,10 +348,37 @@ static void tell(struct attempt *t, const char *status, const char *reason, stru
                           NULL);
 }
 
+/* The plugins that decide where it can be. In another place it may leave its own to a sibling that
+ * found none, and those who failed did so beside the others: any of these may let the group fit. */
+static uint32_t concerns(const struct spod *pod)
+{
+    const struct bh_core_v1_pod_spec *spec = &pod->p->spec;
+    uint32_t by = 1u << PL_RESOURCES_FIT | 1u << PL_NODE_UNSCHEDULABLE | 1u << PL_TAINT_TOLERATION;
+
+    if (spec->node_selector.n || spec->affinity)
+        by |= 1u << PL_NODE_AFFINITY;
+    if (pod->terms)
+        by |= 1u << PL_INTER_POD_AFFINITY;
+    if (spec->topology_spread_constraints.n)
+        by |= 1u << PL_TOPOLOGY_SPREAD;
+    if (spec->resource_claims.n)
+        by |= 1u << PL_DYNAMIC_RESOURCES;
+    if (pod->ports_n)
+        by |= 1u << PL_NODE_PORTS;
+    return by & pod->prof->on[PT_FILTER];
+}
+
+static void wait(struct attempt *t, struct member *m, uint32_t by)
+{
+    if (!t->s->opts.device_scoring_off)
+        by |= concerns(m->pod);
+    sched_requeue(t->s, m->pod, by ? by : 1u << PL_NONE, false);
+}
+
 /* Fits, but not together with the others. */
 static void wait_for_others(struct attempt *t, struct member *m, struct bh_str message)
 {
-    sched_requeue(t->s, m->pod, m->rejected_by | 1u << PL_GANG, false);
+    wait(t, m, m->rejected_by | 1u << PL_GANG);
     sched_say(t->s, m->pod, "Unschedulable", message, true);
 }
 
@@ -356,7 +389,7 @@ static void say_failure(struct attempt *t, struct member *m)
         sched_say(t->s, m->pod, "SchedulerError", m->message, true);
         return;
     }
-    sched_requeue(t->s, m->pod, m->rejected_by ? m->rejected_by : 1u << PL_NONE, false);
+    wait(t, m, m->rejected_by);
     sched_say(t->s, m->pod, "Unschedulable", m->message, true);
 }
 
@@ -377,36 +410,53 @@ static void bind_all(struct attempt *t)
     tell(t, "True", "Scheduled", (struct bh_str){NULL, 0});
 }
 
+/* The places of members, and what it takes to have them. */
+static void note_places(struct attempt *t)
+{
+    t->v = bh_new_n(t->a, struct victims, t->n);
+    for (size_t i = 0; i < t->n; i++) {
+        const struct member *m = &t->m[i];
+
+        if (m->k)
+            t->v[i] = (struct victims){
+                .node = m->place.node, .p = m->victims, .n = m->victims_n, .k = m->place};
+    }
+}
+
 /* The group fits once the victims are gone: its members are nominated to their places. */
 static void evict_and_wait(struct attempt *t)
 {
     struct bh_str text = BH_S(PREEMPT_TEXT);
-    struct victims *v = bh_new_n(t->a, struct victims, t->n);
 
     for (size_t i = 0; i < t->n; i++) {
-        const struct member *m = &t->m[i];
+        struct member *m = &t->m[i];
 
-        v[i] = (struct victims){.node = m->pod->node, .p = m->victims, .n = m->victims_n};
-        if (m->k) {
-            v[i].allocations = m->k->dra.allocations;
-            v[i].allocations_n = m->k->dra.n;
-        }
-    }
-    give_all_back(t);
-    for (size_t i = 0; i < t->n; i++) {
-        if (!v[i].node) {
-            say_failure(t, &t->m[i]);
+        if (!t->v[i].node) {
+            say_failure(t, m);
             continue;
         }
-        sched_preempt_take(&t->m[i].c, &v[i]);
-        wait_for_others(t, &t->m[i], text);
+        sched_preempt_take(&m->c, &t->v[i]);
+        wait_for_others(t, m, text);
     }
+    gang_away_note(t);
     tell(t, "False", "Unschedulable", text);
+}
+
+/* A search that took long has to rest before the next one. */
+static void rest(struct attempt *t)
+{
+    struct gang *g = t->g;
+    int64_t now = bh_loop_mono_ns(t->s->loop);
+
+    if (t->work)
+        g->search_ns = now + (int64_t)t->work * STEP_NS * REST_FACTOR;
+    if (t->too_early)
+        bh_timer_start_ns(&g->when, g->search_ns - now);
 }
 
 static void refuse_all(struct attempt *t)
 {
-    struct bh_str text = BH_S("pod group is unschedulable");
+    struct bh_str text = BH_S("pod group is unschedulable"), others = BH_S(WAIT_TEXT);
     bool error = false;
 
     for (size_t i = 0; i < t->n; i++) {
@@ -418,15 +468,20 @@ static void refuse_all(struct attempt *t)
             error = true;
         }
     }
+    if (t->spent && !error) {
+        text = bh_str_fmt(t->a, "%.*s" SPENT_TEXT, BH_SF(text), (unsigned long long)t->work);
+        others = bh_str_fmt(t->a, "%.*s" SPENT_TEXT, BH_SF(others), (unsigned long long)t->work);
+    }
     for (size_t i = 0; i < t->n; i++) {
         struct member *m = &t->m[i];
 
-        sched_denominate(t->s, m->pod);
+        if (!t->waits && !t->too_early) /* else room is still being made for all of them */
+            sched_denominate(t->s, m->pod);
         if (error && !m->error) {
             sched_requeue(t->s, m->pod, 0, true);
             sched_say(t->s, m->pod, "SchedulerError", text, true);
         } else if (m->had_place) {
-            wait_for_others(t, m, BH_S(WAIT_TEXT));
+            wait_for_others(t, m, others);
         } else {
             say_failure(t, m);
         }
@@ -486,46 +541,66 @@ static bool one_profile(struct attempt *t)
     return false;
 }
 
-static bool search(struct attempt *t)
+enum outcome { REFUSED, PLACED, ROOM_TO_MAKE };
+
+/* Leaves members seated only when they are to be bound. */
+static enum outcome search(struct attempt *t)
 {
-    bool *failed = bh_new_n(t->a, bool, t->n);
-    int rounds = t->n > LARGE ? ROUNDS_LARGE : ROUNDS_MAX;
+    bool fit, rooms = false, error = false;
+    int32_t want = t->want;
 
-    for (int round = 0; round < rounds; round++) {
-        bool error = false;
-
-        if (try_all(t, round == 0))
-            return true;
-        for (size_t i = 0; i < t->n; i++) {
-            failed[i] = !t->m[i].k && !t->m[i].room;
-            error |= t->m[i].error;
-        }
-        give_all_back(t);
-        /* A single order is upstream's way. */
-        if (error || t->s->opts.device_scoring_off || !reorder(t, failed))
-            return false;
+    t->waits = gang_away_waits(t);
+    fit = try_all(t);
+    for (size_t i = 0; i < t->n; i++) {
+        rooms |= t->m[i].victims_n > 0;
+        error |= t->m[i].error;
     }
-    return false;
+    if (fit && !rooms)
+        return PLACED;
+    if (fit) { /* as many without evictions, or as upstream does */
+        t->want = gang_placed(t);
+        note_places(t);
+    }
+    give_all_back(t);
+    if (error)
+        return REFUSED;
+    if (!t->s->opts.device_scoring_off) { /* upstream looks no further */
+        t->too_early = bh_loop_mono_ns(t->s->loop) < t->g->search_ns;
+        if (t->too_early)
+            return REFUSED;
+        if (gang_search(t))
+            return PLACED;
+        if (!t->waits)
+            fit |= gang_find_victims(t);
+        t->want = want;
+        if (t->waits)
+            return REFUSED;
+    }
+    return fit ? ROOM_TO_MAKE : REFUSED;
 }
 
 void sched_gang_attempt(struct bh_scheduler *s, struct spod *first)
 {
     struct attempt t = {.s = s, .g = first->gang, .a = s->attempt_arena};
-    bool evictions = false;
 
     t.want = first->prof->on[PT_PERMIT] & 1u << PL_GANG ? min_count(t.g) : 1;
     gather(&t, first);
     if (!t.n || !one_profile(&t))
         return;
     s->stats.attempts += t.n;
-    if (!search(&t)) {
-        refuse_all(&t);
-        return;
-    }
-    for (size_t i = 0; i < t.n; i++)
-        evictions |= t.m[i].room != NULL;
-    if (evictions)
-        evict_and_wait(&t);
-    else
+    switch (search(&t)) {
+    case PLACED:
+        gang_away_forget(t.g);
         bind_all(&t);
+        break;
+    case ROOM_TO_MAKE:
+        rest(&t);
+        evict_and_wait(&t);
+        break;
+    case REFUSED:
+        rest(&t);
+        refuse_all(&t);
+        break;
+    }
+    gang_search_done(&t);
 }

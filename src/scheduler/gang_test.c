@@ -1,4 +1,5 @@
 /* Pods that are placed together, or not at all. */
+#include "api/gen/policy_v1.h"
 #include "api/gen/scheduling_v1.h"
 #include "api/gen/scheduling_v1alpha2.h"
 #include "scheduler/sched_int.h"
@@ -282,5 +283,174 @@ BH_TEST(victims_leave_one_by_one)
     member(&w, "p1", "g", "1", "\"priorityClassName\":\"high\"");
     world_run(&w, 15000);
     BH_EQ(bound(&w, "p", 2), 2);
+    world_done(&w);
+}
+
+static void high(struct world *w)
+{
+    BH_EQ(world_create(w, &bh_scheduling_v1_priority_class_kind, "",
+                       "{\"metadata\":{\"name\":\"high\"},\"value\":100}"),
+          201);
+}
+
+BH_TEST(a_search_that_is_given_up_says_so)
+{
+    static const int extra[] = {391, 391, 381};
+    struct world w;
+    uint64_t tried;
+
+    world_init(&w);
+    for (int i = 0; i < 6; i++)
+        world_node(&w, bh_str_fmt(w.a, "n%d", i).p, "1", "");
+    world_start(&w);
+    group(&w, "g", 18);
+    /* Three to a node take 993m at most, which is not enough: but that is hard to see. */
+    for (int i = 0; i < 18; i++)
+        member(&w, bh_str_fmt(w.a, "p%d", i).p, "g",
+               bh_str_fmt(w.a, "%dm", i < 15 ? 251 + 10 * i : extra[i - 15]).p, "");
+    world_run(&w, 1000);
+    BH_EQ(bound(&w, "p", 18), 0);
+    BH_CHECK(bh_str_starts(scheduled(&w, "g")->message,
+                           BH_S("pod group is unschedulable (gave up looking for places for all of "
+                                "them after 20")));
+    tried = w.sched->stats.attempts;
+    world_run(&w, 120000);
+    BH_EQ(w.sched->stats.attempts, tried); /* until something happens */
+    /* What happens soon after a long search waits for its turn. */
+    world_node(&w, "n6", "1", "");
+    world_run(&w, 20000);
+    BH_EQ(bound(&w, "p", 18), 18);
+    world_done(&w);
+}
+
+BH_TEST(nobody_is_evicted_when_the_group_fits_otherwise)
+{
+    struct world w;
+
+    world_init(&w);
+    high(&w);
+    world_node(&w, "oak", "2", "");
+    world_node(&w, "elm", "3", "");
+    world_start(&w);
+    world_pod(&w, "low", "1", "\"nodeSelector\":{\"kubernetes.io/hostname\":\"elm\"}");
+    world_run(&w, 500);
+    /* The one who comes first is content with either node. */
+    group(&w, "g", 2);
+    member(&w, "p0", "g", "2", "\"priorityClassName\":\"high\"");
+    member(&w, "p1", "g", "2",
+           "\"priorityClassName\":\"high\",\"nodeSelector\":{\"kubernetes.io/hostname\":\"oak\"}");
+    world_run(&w, 5000);
+    BH_CHECK(!evicted(&w, "low"));
+    BH_EQ(bound(&w, "p", 2), 2);
+    world_done(&w);
+}
+
+static void user(struct world *w, const char *name, const char *more)
+{
+    world_claim(w, name);
+    world_pod(w, name, "100m", bh_str_fmt(w->a, "%s%s", claim_of(w, name).p, more).p);
+    world_run(w, 300);
+}
+
+static void give_back(struct world *w, const char *claim)
+{
+    BH_EQ(world_patch(w, &bh_resource_v1_resource_claim_kind, "default", claim, "status",
+                      "{\"status\":{\"allocation\":null,\"reservedFor\":null}}"),
+          200);
+    world_run(w, 12000);
+}
+
+BH_TEST(a_gang_takes_devices_from_the_less_important)
+{
+    struct world w;
+
+    world_init(&w);
+    high(&w);
+    world_class(&w);
+    world_node(&w, "oak", "4", "");
+    world_node(&w, "elm", "4", "");
+    world_gpus(&w, "oak", 2, "");
+    world_gpus(&w, "elm", 2, "");
+    world_start(&w);
+    for (int i = 0; i < 3; i++)
+        user(&w, bh_str_fmt(w.a, "low%d", i).p, "");
+    user(&w, "same", ",\"priorityClassName\":\"high\"");
+    group(&w, "big", 4); /* one too many */
+    for (int i = 0; i < 4; i++) {
+        world_claim(&w, bh_str_fmt(w.a, "b%d", i).p);
+        member(&w, bh_str_fmt(w.a, "b%d", i).p, "big", "100m",
+               bh_str_fmt(w.a, "\"priorityClassName\":\"high\",%s",
+                          claim_of(&w, bh_str_fmt(w.a, "b%d", i).p).p)
+                   .p);
+    }
+    world_run(&w, 2000);
+    for (int i = 0; i < 3; i++)
+        BH_CHECK(!evicted(&w, bh_str_fmt(w.a, "low%d", i).p));
+    group(&w, "g", 3);
+    for (int i = 0; i < 3; i++) {
+        world_claim(&w, bh_str_fmt(w.a, "p%d", i).p);
+        member(&w, bh_str_fmt(w.a, "p%d", i).p, "g", "100m",
+               bh_str_fmt(w.a, "\"priorityClassName\":\"high\",%s",
+                          claim_of(&w, bh_str_fmt(w.a, "p%d", i).p).p)
+                   .p);
+    }
+    world_run(&w, 2000);
+    for (int i = 0; i < 3; i++)
+        BH_CHECK(evicted(&w, bh_str_fmt(w.a, "low%d", i).p));
+    BH_CHECK(!evicted(&w, "same"));
+    BH_STREQ(scheduled(&w, "g")->message,
+             "pod group is unschedulable, pod group is waiting for preemption to complete");
+    /* They leave one by one; what becomes free is kept for the group, however long that takes. */
+    for (int i = 0; i < 3; i++) {
+        const char *low = bh_str_fmt(w.a, "low%d", i).p;
+
+        (void)world_delete(&w, &bh_core_v1_pod_kind, "default", low);
+        world_run(&w, 12000);
+        give_back(&w, low);
+        user(&w, bh_str_fmt(w.a, "late%d", i).p, "");
+        user(&w, bh_str_fmt(w.a, "equal%d", i).p, ",\"priorityClassName\":\"high\"");
+        world_run(&w, 1000);
+        BH_STREQ(world_node_of(&w, bh_str_fmt(w.a, "late%d", i).p), "");
+        BH_STREQ(world_node_of(&w, bh_str_fmt(w.a, "equal%d", i).p), "");
+    }
+    BH_EQ(bound(&w, "p", 3), 3);
+    BH_CHECK(!evicted(&w, "same"));
+    world_done(&w);
+}
+
+BH_TEST(those_that_a_budget_protects_stay)
+{
+    struct world w;
+
+    world_init(&w);
+    high(&w);
+    world_node(&w, "oak", "2", "");
+    world_node(&w, "elm", "2", "");
+    world_start(&w);
+    world_pod(&w, "guarded", "1", "\"nodeSelector\":{\"kubernetes.io/hostname\":\"oak\"}");
+    BH_EQ(world_patch(&w, &bh_core_v1_pod_kind, "default", "guarded", "",
+                      "{\"metadata\":{\"labels\":{\"app\":\"guarded\"}}}"),
+          200);
+    for (int i = 0; i < 2; i++)
+        world_pod(&w, bh_str_fmt(w.a, "plain%d", i).p, "1",
+                  "\"nodeSelector\":{\"kubernetes.io/hostname\":\"elm\"}");
+    BH_EQ(world_create(&w, &bh_policy_v1_pod_disruption_budget_kind, "default",
+                       "{\"metadata\":{\"name\":\"b\"},\"spec\":{\"minAvailable\":1,\"selector\":{"
+                       "\"matchLabels\":{\"app\":\"guarded\"}}}}"),
+          201);
+    world_run(&w, 1000);
+    /* One of them can only be on the node of the protected pod, beside it. */
+    group(&w, "g", 3);
+    member(&w, "p0", "g", "1", "\"priorityClassName\":\"high\"");
+    member(&w, "p1", "g", "1", "\"priorityClassName\":\"high\"");
+    member(&w, "p2", "g", "1",
+           "\"priorityClassName\":\"high\",\"nodeSelector\":{\"kubernetes.io/hostname\":\"oak\"}");
+    world_run(&w, 2000);
+    BH_CHECK(!evicted(&w, "guarded"));
+    BH_CHECK(evicted(&w, "plain0") && evicted(&w, "plain1"));
+    (void)world_delete(&w, &bh_core_v1_pod_kind, "default", "plain0");
+    (void)world_delete(&w, &bh_core_v1_pod_kind, "default", "plain1");
+    world_run(&w, 12000);
+    BH_EQ(bound(&w, "p", 3), 3);
     world_done(&w);
 }

@@ -17,8 +17,7 @@ struct sched_hold {
     size_t n;
 };
 
-/* Whether only nodes of one name can use it. */
-static bool of_one_node(const struct bh_resource_v1_allocation_result *al)
+bool sched_of_one_node(const struct bh_resource_v1_allocation_result *al)
 {
     const struct bh_core_v1_node_selector *sel = al->node_selector;
 
@@ -55,7 +54,7 @@ void sched_hold_set(struct bh_scheduler *s, struct spod *pod,
     h->p = bh_new_n(a, const struct bh_resource_v1_allocation_result *, n);
     for (size_t i = 0; i < n; i++) {
         h->p[i] = bh_msg_dup(&bh_resource_v1_allocation_result_type, &al[i], a);
-        open |= !of_one_node(&al[i]);
+        open |= !sched_of_one_node(&al[i]);
     }
     bh_list_init(&h->link);
     if (open)

@@ -17,7 +17,7 @@ static const char *q(struct world *w, const char *text)
 /* A node of 8 cpus and 8Gi with one device of four cpus, and one that can be shared by core. */
 static void begin(struct world *w)
 {
-    world_init_with(w, "DRANodeAllocatableResources=true");
+    world_init_with(w, "DRANodeAllocatableResources=true", bh_test_seed());
     world_node(w, "oak", "8", "");
     BH_EQ(world_create(
               w, &bh_resource_v1_resource_slice_kind, "",

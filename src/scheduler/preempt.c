@@ -6,29 +6,18 @@
  */
 #include <string.h>
 
-#include "api/gen/policy_v1.h"
 #include "client/volumes.h"
 #include "data/json.h"
-#include "data/selector.h"
 #include "data/time_fmt.h"
-#include "scheduler/sched_int.h"
-
-struct budget {
-    struct bh_str ns;
-    struct bh_label_selector sel;
-    int64_t allowed;
-    const struct bh_policy_v1_pod_disruption_budget *b;
-};
+#include "scheduler/preempt_int.h"
 
 struct hunt {
     struct cycle *c;
     bool devices;                  /* of the node that is looked at */
     struct bh_dra_holder *holders; /* claims with devices that the node sees */
     size_t holders_n;
-    const struct bh_str *base; /* claims that are given back in any case */
-    size_t base_n;
-    struct bh_str *released; /* those and the ones of pods that were taken off */
-    struct budget *budgets;
+    struct bh_str *released; /* claims of the pods that were taken off */
+    struct sched_budget *budgets;
     size_t budgets_n;
     struct victims *found;
     size_t found_n;
@@ -70,25 +59,26 @@ static void important_first(struct spod **p, size_t n)
         }
 }
 
-static void read_budgets(struct hunt *h)
+size_t sched_budgets_read(struct bh_scheduler *s, struct bh_arena *a, struct sched_budget **ret)
 {
-    struct bh_scheduler *s = h->c->s;
+    size_t n = 0;
     struct bh_obj *o;
 
     if (!s->inf_pdbs)
-        return;
-    h->budgets = bh_new_n(h->c->a, struct budget, bh_informer_count(s->inf_pdbs));
+        return 0;
+    *ret = bh_new_n(a, struct sched_budget, bh_informer_count(s->inf_pdbs));
     for (size_t it = 0; (o = bh_informer_next(s->inf_pdbs, &it));) {
-        struct budget *b = &h->budgets[h->budgets_n++];
+        struct sched_budget *b = &(*ret)[n++];
 
         b->ns = o->ns;
         b->b = bh_obj_struct(o);
         b->allowed = b->b->status.disruptions_allowed;
-        bh_meta_selector(h->c->a, b->b->spec.selector, &b->sel);
+        bh_meta_selector(a, b->b->spec.selector, &b->sel);
     }
+    return n;
 }
 
-static bool disrupted_already(const struct budget *b, const struct spod *pod)
+static bool disrupted_already(const struct sched_budget *b, const struct spod *pod)
 {
     for (size_t i = 0; i < b->b->status.disrupted_pods.n; i++)
         if (bh_str_eq(b->b->status.disrupted_pods.p[i].key, pod->obj->name))
@@ -96,15 +86,15 @@ static bool disrupted_already(const struct budget *b, const struct spod *pod)
     return false;
 }
 
-/* Whether the loss of the pod would break a budget, given those before it. */
-static bool breaks_budget(struct hunt *h, const struct spod *pod, int64_t *left)
+bool sched_breaks_budget(const struct sched_budget *budgets, size_t n, const struct spod *pod,
+                         int64_t *left)
 {
     bool breaks = false;
 
     if (!pod->obj->labels.n)
         return false;
-    for (size_t i = 0; i < h->budgets_n; i++) {
-        const struct budget *b = &h->budgets[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct sched_budget *b = &budgets[i];
 
         if (!bh_str_eq(b->ns, pod->obj->ns) || bh_label_selector_empty(&b->sel) ||
             !bh_label_selector_match(&b->sel, &pod->obj->labels) || disrupted_already(b, pod))
@@ -167,7 +157,7 @@ static void count_released(struct hunt *h)
 
     if (!h->devices)
         return;
-    c->released_n = h->base_n;
+    c->released_n = 0;
     for (size_t i = 0; i < h->holders_n; i++) {
         const struct bh_resource_v1_resource_claim *cl;
         bool off = true;
@@ -191,16 +181,14 @@ static void look_at_holders(struct hunt *h, const struct snode *n)
     if (!h->devices)
         return;
     h->holders_n = bh_dra_node_holders(c->s->model, n->name, c->a, &h->holders);
-    h->released = bh_new_n(c->a, struct bh_str, h->base_n + h->holders_n + 1);
-    for (size_t i = 0; i < h->base_n; i++)
-        h->released[i] = h->base[i];
+    h->released = bh_new_n(c->a, struct bh_str, h->holders_n + 1);
     c->released = h->released;
 }
 
 static void forget_holders(struct hunt *h)
 {
-    h->c->released = h->base;
-    h->c->released_n = h->base_n;
+    h->c->released = NULL;
+    h->c->released_n = 0;
 }
 
 /* Adds a victim back if the pod still fits; else it is a victim. */
@@ -229,7 +217,7 @@ static void find_victims(struct hunt *h, struct snode *n, struct spod **low, siz
     for (size_t i = 0; i < h->budgets_n; i++)
         left[i] = h->budgets[i].allowed;
     for (size_t i = 0; i < m; i++)
-    protected += breaks[i] = breaks_budget(h, low[i], left);
+    protected += breaks[i] = sched_breaks_budget(h->budgets, h->budgets_n, low[i], left);
     out.p = bh_new_n(h->c->a, struct spod *, m);
     for (size_t i = 0; i < m; i++)
         if (breaks[i] && !reprieve(h, n, low[i], &out))
@@ -274,7 +262,7 @@ static void hunt_on(struct hunt *h, struct snode *n)
     size_t m = 0;
 
     for (uint32_t i = 0; i < all; i++)
-        if (order[i]->priority < h->c->pod->priority)
+        if (order[i]->priority < h->c->pod->priority && !sched_placed_with(h->c, order[i]))
             low[m++] = order[i];
     if (!m) {
         if (for_devices)
@@ -303,7 +291,6 @@ static void note_devices(struct hunt *h, struct victims *v)
 {
     struct cycle *c = h->c;
     struct spod **order;
-    struct candidate k;
 
     look_at_holders(h, v->node);
     if (!h->devices)
@@ -312,9 +299,7 @@ static void note_devices(struct hunt *h, struct victims *v)
     for (size_t i = 0; i < v->n; i++)
         take_off(h, v->p[i], v->node);
     count_released(h);
-    if (judge(h, v->node, true, &k) == V_OK && sched_claims_settle(c, &k)) {
-        v->allocations = k.dra.allocations;
-        v->allocations_n = k.dra.n;
+    if (judge(h, v->node, true, &v->k) == V_OK && sched_claims_settle(c, &v->k)) {
         v->released = c->released;
         v->released_n = c->released_n;
     }
@@ -366,7 +351,7 @@ static bool better(const struct victims *a, const struct victims *b)
 
 /* ---- making room ---- */
 
-static void evict(struct cycle *c, struct spod *v, const struct snode *n)
+static void evict(struct cycle *c, struct spod *v)
 {
     BH_AUTO_BUF b = {.max = 4096};
     char buf[BH_TIME_BUF];
@@ -387,7 +372,7 @@ static void evict(struct cycle *c, struct spod *v, const struct snode *n)
     (void)bh_client_delete(c->s->client, &bh_core_v1_pod_kind, v->obj->ns, v->obj->name,
                            v->obj->uid, -1, NULL, NULL);
     bh_event(sched_recorder(c->s, c->pod), v->obj, "Normal", "Preempted",
-             "Preempted by pod %.*s on node %.*s", BH_SF(c->pod->obj->uid), BH_SF(n->name));
+             "Preempted by pod %.*s on node %.*s", BH_SF(c->pod->obj->uid), BH_SF(v->node->name));
 }
 
 void sched_preempt_take(struct cycle *c, const struct victims *v)
@@ -404,10 +389,10 @@ void sched_preempt_take(struct cycle *c, const struct victims *v)
     if (c->pod->nominated != n || c->pod->hold)
         sched_denominate(c->s, c->pod);
     sched_nominate(c->pod, n);
-    sched_hold_set(c->s, c->pod, v->allocations, v->allocations_n);
+    sched_hold_set(c->s, c->pod, v->k.dra.allocations, v->k.dra.n);
     sched_histogram_add(&c->s->victims, (double)v->n, 1);
     for (size_t i = 0; i < v->n; i++)
-        evict(c, v->p[i], n);
+        evict(c, v->p[i]);
 }
 
 static bool preempted(const struct spod *pod)
@@ -428,7 +413,7 @@ static void keep_devices(struct hunt *h, struct victims *v)
     if (c->pod->hold)
         return;
     note_devices(h, v);
-    sched_hold_set(c->s, c->pod, v->allocations, v->allocations_n);
+    sched_hold_set(c->s, c->pod, v->k.dra.allocations, v->k.dra.n);
 }
 
 /* Earlier victims of this pod are on their way out: no further ones. What becomes free is kept for
@@ -484,7 +469,7 @@ static struct bh_str verdict_text(struct hunt *h)
 enum preempt_result sched_preempt_find(struct cycle *c, struct bh_str *why,
                                        const struct victims **ret)
 {
-    struct hunt h = {.c = c, .base = c->released, .base_n = c->released_n};
+    struct hunt h = {.c = c};
     struct bh_scheduler *s = c->s;
     uint32_t max = (uint32_t)((uint64_t)s->nodes.n * (uint64_t)c->prof->preempt_percentage / 100);
     struct victims *v;
@@ -505,7 +490,7 @@ enum preempt_result sched_preempt_find(struct cycle *c, struct bh_str *why,
     h.found = bh_new_n(c->a, struct victims, max);
     h.inner = (struct cycle){.s = s, .pod = c->pod, .prof = c->prof, .a = c->a};
     h.inner.counts = bh_new_n(c->a, uint32_t, R_TEXT);
-    read_budgets(&h);
+    h.budgets_n = sched_budgets_read(s, c->a, &h.budgets);
     for (uint32_t i = 0; i < s->nodes.n && h.found_n < max; i++) {
         struct snode *n = s->nodes.p[(s->start + i) % s->nodes.n];
 

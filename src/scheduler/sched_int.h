@@ -81,6 +81,7 @@ struct sbind;
 struct bind_group;
 struct gang;
 struct sched_hold;
+struct gang_away;
 struct sched_vbind;
 struct pod_terms;
 
@@ -174,6 +175,10 @@ struct gang {
     struct bh_obj *obj; /* referenced; NULL: not there (yet) */
     struct bh_link members;
     uint32_t n;
+    struct bh_scheduler *s;
+    struct gang_away *away; /* whom it sent away last; NULL: nobody, or it is placed since */
+    int64_t search_ns;      /* not before that a long search is begun again */
+    struct bh_timer when;   /* for a search that had to wait for that */
 };
 
 struct pod_list {
@@ -461,6 +466,7 @@ struct ask_set {
 
 /* A claim that a member of the group allocates in the try that goes on. */
 struct pending_claim {
+    const struct spod *by;
     struct bh_str uid;
     const struct bh_resource_v1_allocation_result *alloc;
 };
@@ -489,7 +495,6 @@ struct cycle {
     /* What is kept for others on the node that was looked at last; the first of them on all. */
     const struct bh_resource_v1_allocation_result **held;
     size_t held_n, held_all, held_cap;
-    bool trial; /* devices are chosen, and not reserved */
     struct ext_state *ext;
     /* affinity and spread state, NULL when not concerned */
     struct affinity_state *affinity;
@@ -573,6 +578,10 @@ bool sched_claims_there(struct bh_scheduler *s, const struct spod *pod, struct b
                         struct bh_str *why);
 bool sched_claims_prefilter(struct cycle *c);
 enum verdict sched_claims_filter(struct cycle *c, struct snode *n, struct candidate *ret);
+/* What the allocator is to be told for this pod on this node. */
+struct bh_dra_opts sched_claims_options(struct cycle *c, const struct snode *n);
+/* Whether the claims that have devices already can be used there. */
+bool sched_claims_allocated_fit(struct cycle *c, struct snode *n);
 /* The devices of a candidate that is known to have some. */
 bool sched_claims_settle(struct cycle *c, struct candidate *k);
 bool sched_claims_reserve(struct cycle *c, struct candidate *k);
@@ -588,6 +597,8 @@ void sched_claim_remove(struct bh_scheduler *s, const struct bh_obj *o);
 void sched_hold_set(struct bh_scheduler *s, struct spod *pod,
                     const struct bh_resource_v1_allocation_result *al, size_t n);
 void sched_hold_drop(struct spod *pod);
+/* Whether only one node can use what is allocated. */
+bool sched_of_one_node(const struct bh_resource_v1_allocation_result *al);
 /* Fills c->held with what is kept on this node for pods that c->pod has to respect. */
 void sched_holds_look(struct cycle *c, const struct snode *n);
 
@@ -677,8 +688,7 @@ struct victims {
     size_t n;
     int64_t budget_violations;
     /* Of the choice: the devices that the pod gets there, and the claims that are given back. */
-    const struct bh_resource_v1_allocation_result *allocations;
-    size_t allocations_n;
+    struct candidate k;
     const struct bh_str *released;
     size_t released_n;
 };

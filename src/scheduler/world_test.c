@@ -12,10 +12,10 @@ static struct bh_client *user(struct world *w, const char *name, const char *gro
 
 void world_init(struct world *w)
 {
-    world_init_with(w, NULL);
+    world_init_with(w, NULL, bh_test_seed());
 }
 
-void world_init_with(struct world *w, const char *feature_gates)
+void world_init_with(struct world *w, const char *feature_gates, uint64_t seed)
 {
     struct bh_apiserver_opts o = {.disable_admission = "ServiceAccount",
                                   .feature_gates = feature_gates};
@@ -23,7 +23,7 @@ void world_init_with(struct world *w, const char *feature_gates)
 
     *w = (struct world){0};
     w->a = bh_arena_new(0);
-    w->loop = bh_loop_new_virtual(bh_test_seed(), WALL0);
+    w->loop = bh_loop_new_virtual(seed, WALL0);
     w->store = bh_store_new_memory(w->loop);
     if (bh_apiserver_new(w->loop, w->store, &o, &w->api, &err) < 0) {
         bh_test_fail(__FILE__, __LINE__, "apiserver: %s", err.msg);

@@ -28,7 +28,8 @@ struct world {
 };
 
 void world_init(struct world *w);
-void world_init_with(struct world *w, const char *feature_gates);
+/* feature_gates of the server, or NULL; seed of the loop. */
+void world_init_with(struct world *w, const char *feature_gates, uint64_t seed);
 void world_done(struct world *w);
 void world_start(struct world *w); /* the scheduler, and lets it see what is there */
 void world_start_only(struct world *w);
