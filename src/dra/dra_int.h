@@ -101,6 +101,8 @@ struct dra_slice {
     struct dra_node *node; /* of its nodeName; NULL when that is empty */
     bool counters;         /* has shared counters: seen from every node, its devices do not count */
     bool per_device;
+    bool binding;     /* a device has binding conditions */
+    bool selector_ok; /* its node selector was found to be readable */
     struct dra_dev *devs;
     size_t n;
     size_t n_free;          /* devices that no claim holds as a whole */
@@ -365,8 +367,9 @@ struct bh_dra_model {
     size_t idx_n, idx_cap;
     uint64_t *has_free; /* nodes with a local device that nobody holds as a whole */
     size_t has_free_words;
-    struct dra_pool **open_pools;
+    struct dra_pool **open_pools; /* in order if open_sorted */
     size_t open_n, open_cap;
+    bool open_sorted;
     struct dra_pool **bad_pools; /* incomplete or invalid to nodes that see their counters only */
     size_t bad_n, bad_cap;
     struct dra_pool **dirty; /* changed since the last look */

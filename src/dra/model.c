@@ -429,6 +429,7 @@ static void list_toggle(struct dra_pool ***list, size_t *n, size_t *cap, struct 
 
 static void pool_set_open(struct bh_dra_model *m, struct dra_pool *p, bool in)
 {
+    m->open_sorted = m->open_sorted && in == (p->open_at != 0);
     list_toggle(&m->open_pools, &m->open_n, &m->open_cap, p, &p->open_at, in,
                 offsetof(struct dra_pool, open_at));
 }
@@ -598,6 +599,7 @@ void bh_dra_slice_put(struct bh_dra_model *m, const struct bh_obj *o)
         d->slice = s;
         d->multi = d->d->has_allow_multiple_allocations && d->d->allow_multiple_allocations;
         d->binding = d->d->binding_conditions.n != 0;
+        s->binding |= d->binding;
         dra_dev_locate(d);
         /* Before the old slice goes: what selectors said of an unchanged device stays known. */
         dra_content_join(m, d);

@@ -8,11 +8,13 @@
 
 /* ---- which slices target a node ---- */
 
-/* nodeName first, then allNodes, then the selector. */
+/* nodeName first, then allNodes, then the selector; known: it can be read, NULL if nobody keeps
+ * that.
+ */
 static int targets(struct bh_str node_name, bool all, const struct bh_core_v1_node_selector *sel,
-                   const struct dra_node *n, struct bh_err *err)
+                   const struct dra_node *n, bool *known, struct bh_err *err)
 {
-    int r;
+    int r = 0;
 
     if (node_name.n)
         return bh_str_eq(node_name, n->name);
@@ -21,7 +23,10 @@ static int targets(struct bh_str node_name, bool all, const struct bh_core_v1_no
     if (!sel)
         return 0;
     /* Unlike a pod's affinity, a term that cannot be read counts though another one matches. */
-    r = bh_node_selector_check(sel, err);
+    if (!known || !*known)
+        r = bh_node_selector_check(sel, err);
+    if (known)
+        *known = r == 0;
     return r < 0 ? r : bh_node_selector_match(sel, n->name, &n->labels, err);
 }
 
@@ -32,18 +37,18 @@ int dra_dev_targets(const struct dra_dev *d, const struct dra_node *n, struct bh
     if (!d->slice->per_device)
         return 1;
     r = targets(d->d->node_name, d->d->has_all_nodes && d->d->all_nodes, d->d->node_selector, n,
-                err);
+                NULL, err);
     return r < 0 ? bh_err_wrap(err, "failed to parse node selector") : r;
 }
 
-static int slice_targets(const struct dra_slice *s, const struct dra_node *n, struct bh_err *err)
+static int slice_targets(struct dra_slice *s, const struct dra_node *n, struct bh_err *err)
 {
     const struct bh_resource_v1_resource_slice_spec *sp = s->spec;
     bool all = sp->has_all_nodes && sp->all_nodes;
     int r;
 
     if (sp->node_name.n || all || sp->node_selector) {
-        r = targets(sp->node_name, all, sp->node_selector, n, err);
+        r = targets(sp->node_name, all, sp->node_selector, n, &s->selector_ok, err);
         return r < 0 ? bh_err_wrap(err,
                                    "failed to perform node selection for slice %.*s: failed to "
                                    "parse node selector",
@@ -245,8 +250,7 @@ static int vpool_make(const struct bh_dra_model *m, struct dra_pool *p, const st
     v->incomplete = !complete;
     v->invalid = complete && !vpool_valid(m, p, v, in_group);
     for (size_t i = 0; complete && i < v->n && !v->binding; i++)
-        for (size_t k = 0; k < v->slices[i]->n && !v->binding; k++)
-            v->binding = v->slices[i]->devs[k].binding;
+        v->binding = v->slices[i]->binding;
     return 1;
 }
 
@@ -261,10 +265,11 @@ int dra_vpool_cmp(const void *x, const void *y)
     return r ? r : bh_str_cmp(a->pool->name, b->pool->name);
 }
 
-static bool has_pool(const struct dra_vpool *v, size_t n, const struct dra_pool *p)
+/* Whether one of the node's first k slices is of the pool. */
+static bool has_local(const struct dra_node *n, size_t k, const struct dra_pool *p)
 {
-    for (size_t i = 0; i < n; i++)
-        if (v[i].pool == p)
+    for (size_t i = 0; i < k; i++)
+        if (n->slices[i]->pool == p)
             return true;
     return false;
 }
@@ -333,12 +338,86 @@ void dra_view_drop(struct dra_node *n)
     n->view = NULL;
 }
 
+static int open_cmp(const void *x, const void *y)
+{
+    const struct dra_pool *a = *(struct dra_pool *const *)x, *b = *(struct dra_pool *const *)y;
+    int r = bh_str_cmp(a->driver, b->driver);
+
+    return r ? r : bh_str_cmp(a->name, b->name);
+}
+
+static void open_sort(struct bh_dra_model *m)
+{
+    if (m->open_sorted)
+        return;
+    if (m->open_n)
+        qsort(m->open_pools, m->open_n, sizeof(*m->open_pools), open_cmp);
+    for (size_t i = 0; i < m->open_n; i++)
+        m->open_pools[i]->open_at = i + 1;
+    m->open_sorted = true;
+}
+
+/* Puts v[n] in its place among the n before it, which are in order. */
+static void vpool_insert(struct dra_vpool *v, size_t n)
+{
+    struct dra_vpool x = v[n];
+    size_t lo = 0, hi = n;
+
+    if (n == 0 || dra_vpool_cmp(&v[n - 1], &x) <= 0)
+        return;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+
+        if (dra_vpool_cmp(&v[mid], &x) <= 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    memmove(v + lo + 1, v + lo, (n - lo) * sizeof(*v));
+    v[lo] = x;
+}
+
+/* All pools that the node sees, in order; the open ones, of which there may be many, are sorted
+ * once for all nodes. */
+static int view_pools(struct bh_dra_model *m, const struct dra_node *n, struct dra_vpool *v,
+                      size_t *ret_n, struct bh_arena *a, struct bh_err *err)
+{
+    size_t k = 0, binding = 0;
+    struct dra_vpool *late;
+    int r = 0;
+
+    open_sort(m);
+    late = bh_new_n(a, struct dra_vpool, m->open_n);
+    for (size_t i = 0; i < m->open_n && r >= 0; i++) {
+        r = vpool_make(m, m->open_pools[i], n, &v[k], a, err);
+        if (r > 0 && v[k].binding)
+            late[binding++] = v[k];
+        else
+            k += r > 0;
+    }
+    if (binding)
+        memcpy(v + k, late, binding * sizeof(*late));
+    k += binding;
+    for (size_t i = 0; i < n->n && r >= 0; i++) {
+        struct dra_pool *p = n->slices[i]->pool;
+
+        /* Slices of one pool may be many; their pool comes once. */
+        if (p->n_open || (i > 0 && has_local(n, i, p)))
+            continue;
+        r = vpool_make(m, p, n, &v[k], a, err);
+        if (r > 0)
+            vpool_insert(v, k++);
+    }
+    *ret_n = k;
+    return r;
+}
+
 struct dra_view *dra_view_get(struct bh_dra_model *m, struct dra_node *n)
 {
     struct bh_err err = {0};
     struct dra_vpool *v;
-    size_t k = 0;
-    int r = 0;
+    size_t k;
+    int r;
 
     dra_flush(m);
     if (n->view && n->view_at == m->views)
@@ -348,20 +427,7 @@ struct dra_view *dra_view_get(struct bh_dra_model *m, struct dra_node *n)
     BH_AUTO_ARENA a = bh_arena_new(0);
 
     v = bh_new_n(a, struct dra_vpool, n->n + m->open_n);
-    for (size_t i = 0; i < n->n && r >= 0; i++) {
-        struct dra_pool *p = n->slices[i]->pool;
-
-        /* Slices of one pool may be many; their pool comes once. Open pools follow below. */
-        if (p->n_open || has_pool(v, k, p))
-            continue;
-        r = vpool_make(m, p, n, &v[k], a, &err);
-        k += r > 0;
-    }
-    for (size_t i = 0; i < m->open_n && r >= 0; i++) {
-        r = vpool_make(m, m->open_pools[i], n, &v[k], a, &err);
-        k += r > 0;
-    }
-    qsort(v, k, sizeof(*v), dra_vpool_cmp);
+    r = view_pools(m, n, v, &k, a, &err);
     n->view = view_pack(v, k);
     n->view_at = m->views;
     if (r < 0) {
