@@ -651,6 +651,8 @@ def go_type(x):
         t = SCALARS[x.type][4]
     if x.shape == "BH_LIST":
         return "[]" + t
+    if x.shape == "BH_MAP" and x.type == "quantity" and "keytype" not in x.attrs:
+        return "v1.ResourceList"
     if x.shape == "BH_MAP":
         return "map[%s]%s" % (x.attrs.get("keytype", "string"), t)
     return t

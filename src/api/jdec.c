@@ -394,6 +394,8 @@ static int dec_list(struct dec *d, const struct bh_field *f, struct bh_vec *v,
         fr.index = (int64_t)out.n++;
         rc = bh_json_peek(&d->rd) == BH_JSON_NULL ? bh_json_take_null(&d->rd, err)
                                                   : dec_elem(d, f, p, go, &fr, err);
+        if (f->type == BH_T_QUANTITY && !((struct bh_str *)p)->p)
+            *(struct bh_str *)p = BH_S("0");
         if (rc < 0)
             return rc;
     }
@@ -486,6 +488,8 @@ static int map_entries(struct dec *d, const struct bh_field *f, struct map_dec *
                  : dec_elem(d, f, bh_at(e, f->value_off), go, &fr, err);
         if (f->type == BH_T_BYTES && !((struct bh_str *)bh_at(e, f->value_off))->p)
             ((struct bh_str *)bh_at(e, f->value_off))->p = ""; /* null is stored as no bytes */
+        else if (f->type == BH_T_QUANTITY && !((struct bh_str *)bh_at(e, f->value_off))->p)
+            *(struct bh_str *)bh_at(e, f->value_off) = BH_S("0");
         if (rc < 0)
             return rc;
     }

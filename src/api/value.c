@@ -6,6 +6,8 @@ struct bh_str bh_go_elem(const struct bh_field *f)
 {
     ptrdiff_t to = f->shape == BH_LIST || f->shape == BH_MAP ? bh_str_chr(f->go_type, ']', 0) : -1;
 
+    if (f->shape == BH_MAP && to < 0)
+        return BH_S("resource.Quantity"); /* a type with a name: v1.ResourceList */
     return bh_str_sub(f->go_type, (size_t)(to + 1), f->go_type.n);
 }
 

@@ -2,6 +2,7 @@
  * {"v":"meta.k8s.io/v1","rv":N,"start":"key\u0000"}. */
 #include "apiserver/listopts.h"
 
+#include "apiserver/select.h"
 #include "data/json.h"
 
 static bool truthy(struct bh_str v)
@@ -127,6 +128,23 @@ static int parse_version(struct bh_rq *rq, struct bh_listopts *o)
     return 0;
 }
 
+/* The version is looked at last: selectors that cannot be are told first. */
+static int version_and_selectors(struct bh_rq *rq, struct bh_listopts *o)
+{
+    struct bh_fail refused;
+    struct bh_select sel;
+    int r = parse_version(rq, o), s;
+
+    if (r == 0)
+        return 0;
+    refused = rq->fail;
+    s = bh_select_parse(rq, &sel);
+    if (s < 0)
+        return s;
+    rq->fail = refused;
+    return r;
+}
+
 int bh_listopts_parse(struct bh_rq *rq, bool watch, struct bh_listopts *o)
 {
     const struct bh_str *initial = bh_rq_query(rq, "sendInitialEvents"),
@@ -152,7 +170,7 @@ int bh_listopts_parse(struct bh_rq *rq, bool watch, struct bh_listopts *o)
         check_list(o, &errs);
     if (errs.n > 0)
         return bh_fail_invalid(rq, BH_S("meta.k8s.io"), BH_S("ListOptions"), BH_S(""), &errs);
-    r = parse_version(rq, o);
+    r = version_and_selectors(rq, o);
     if (r == 0 && !watch && o->cont.n > 0)
         r = parse_token(rq, o);
     return r;

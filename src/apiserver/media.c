@@ -110,22 +110,32 @@ int bh_media_no_shape(struct bh_rq *rq)
 }
 
 /* Whether what the path names can be shown as a table: of subresources those that upstream has
- * columns for; of other paths only the lists of groups. */
+ * columns for. */
 static bool has_tables(const struct bh_rq *rq)
 {
     static const char *const without[] = {"binding", "ephemeralcontainers", "eviction", "resize"};
-    struct bh_str sub = rq->ri.sub, rest = rq->ri.path;
-    size_t words = 0;
+    struct bh_str sub = rq->ri.sub;
 
+    if (!rq->ri.resource)
+        return false;
     for (size_t i = 0; i < BH_COUNT(without); i++)
         if (bh_str_eqc(sub, without[i]))
             return false;
     if (bh_str_eqc(sub, "status"))
         return !bh_str_eqc(rq->ri.group, "resource.k8s.io") &&
                !bh_str_eqc(rq->ri.group, "scheduling.k8s.io");
-    while (!rq->ri.resource && rest.p)
+    return true;
+}
+
+/* /apis and /apis/GROUP, which are handled apart from the rest upstream. */
+static bool lists_groups(const struct bh_rq *rq)
+{
+    struct bh_str rest = rq->ri.path;
+    size_t words = 0;
+
+    while (rest.p)
         words += bh_str_cut(&rest, '/').n > 0;
-    return words < 2;
+    return !rq->ri.resource && bh_str_eqc(rq->ri.prefix, "apis") && words <= 2;
 }
 
 /* Whether the shape asked for can be given; fills rq->as. */
@@ -191,8 +201,8 @@ int bh_media_negotiate(struct bh_rq *rq, bool watch)
     }
     rq->as = BH_AS_OBJECT;
     rq->form = BH_FORM_JSON;
-    return known ? not_offered(rq, watch)
-                 : not_acceptable(rq, watch || bh_str_eqc(rq->ri.verb, "list"));
+    return known || lists_groups(rq) ? not_offered(rq, watch)
+                                     : not_acceptable(rq, watch || bh_str_eqc(rq->ri.verb, "list"));
 }
 
 int bh_media_of_body(struct bh_rq *rq, enum bh_form *ret)

@@ -572,7 +572,6 @@ int bh_rest_delete_collection(struct bh_rq *rq)
         r = bh_list_select(rq, &lo, &sel, &c->page);
     if (r < 0)
         return r;
-    c->page.null_items |= c->page.n == 0 && rq->kind->group.n == 0 && rq->as == BH_AS_PARTIAL_LIST;
     c->rq = rq;
     c->waiting = 1;
     for (size_t i = 0; i < c->page.n; i++)

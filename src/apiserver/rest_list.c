@@ -305,9 +305,7 @@ static void take_page(struct bh_rq *rq, const struct bh_listopts *o, const struc
         bh_arena_grow(rq->a, &p->items, &cap, p->n + 1, sizeof(*p->items));
         p->items[p->n++] = ob;
     }
-    /* Only lists of metadata were seen to say null; full lists say [] in that place. */
-    p->null_items =
-        p->n == 0 && (one || all.n > 0) && rq->kind->group.n == 0 && rq->as == BH_AS_PARTIAL_LIST;
+    p->null_items = p->n == 0 && rq->as == BH_AS_PARTIAL_LIST; /* full lists say [] */
 }
 
 int bh_list_select(struct bh_rq *rq, const struct bh_listopts *o, const struct bh_select *s,

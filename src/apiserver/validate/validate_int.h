@@ -12,6 +12,10 @@
 /* One Invalid per fault that the check finds in s. */
 void bh_v_check(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check,
                 struct bh_str s);
+/* The same for kinds whose rules are declared upstream, not written: lengths are in bytes there. */
+void bh_v_check_declared(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check,
+                         struct bh_str s);
+struct bh_str_vec bh_v_declared_faults(struct bh_arena *a, bh_name_check check, struct bh_str s);
 /* The same for a text that stands for s in the check (lower-cased, prefixed …). */
 void bh_v_check_as(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check,
                    struct bh_str tested, struct bh_str shown);

@@ -30,6 +30,27 @@ void bh_v_check(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_chec
         bh_v_check_as(e, at, check, s, s);
 }
 
+struct bh_str_vec bh_v_declared_faults(struct bh_arena *a, bh_name_check check, struct bh_str s)
+{
+    struct bh_str_vec v = bh_names_all(a, check, s);
+
+    for (size_t i = 0; i < v.n; i++)
+        if (bh_str_starts(v.p[i], BH_S("must be no more than ")) &&
+            bh_str_ends(v.p[i], BH_S(" characters")))
+            v.p[i] =
+                bh_str_fmt(a, "%.*s bytes", (int)(v.p[i].n - sizeof(" characters") + 1), v.p[i].p);
+    return v;
+}
+
+void bh_v_check_declared(struct bh_field_errs *e, const struct bh_fpath *at, bh_name_check check,
+                         struct bh_str s)
+{
+    struct bh_str_vec v = bh_v_declared_faults(e->a, check, s);
+
+    for (size_t i = 0; i < v.n; i++)
+        bh_fe_invalid(e, at, s, "%.*s", BH_SF(v.p[i]));
+}
+
 bool bh_v_fits(bh_name_check check, struct bh_str s)
 {
     char buf[BH_NAMES_BUF];

@@ -35,7 +35,7 @@ static void required_name(struct bh_field_errs *e, const struct bh_fpath *at, bh
     if (s.n == 0)
         bh_fe_required(e, at, NULL);
     else
-        bh_v_check(e, at, check, s);
+        bh_v_check_declared(e, at, check, s);
 }
 
 /* ---- the parts ---- */
@@ -83,11 +83,11 @@ static void claim(struct bh_field_errs *e, const struct bh_fpath *at,
         bh_fe_invalid(e, at, BH_S(""), "must specify %s", one);
     required_name(e, BH_FP(at, "name"), bh_check_dns1123_label, c->name);
     if (c->has_resource_claim_name)
-        bh_v_check(e, BH_FP(at, "resourceClaimName"), bh_check_dns1123_subdomain,
-                   c->resource_claim_name);
+        bh_v_check_declared(e, BH_FP(at, "resourceClaimName"), bh_check_dns1123_subdomain,
+                            c->resource_claim_name);
     if (c->has_resource_claim_template_name)
-        bh_v_check(e, BH_FP(at, "resourceClaimTemplateName"), bh_check_dns1123_subdomain,
-                   c->resource_claim_template_name);
+        bh_v_check_declared(e, BH_FP(at, "resourceClaimTemplateName"), bh_check_dns1123_subdomain,
+                            c->resource_claim_template_name);
 }
 
 static void claims(struct bh_field_errs *e, const struct bh_fpath *at,
@@ -147,8 +147,8 @@ static void template(const struct bh_rules_env *env, struct bh_field_errs *e,
         disruption_mode(e, BH_FP(at, "disruptionMode"), t->disruption_mode);
     if (gated(env, PREEMPTION_GATE, e, BH_FP(at, "priorityClassName"),
               t->priority_class_name.n > 0))
-        bh_v_check(e, BH_FP(at, "priorityClassName"), bh_check_dns1123_subdomain,
-                   t->priority_class_name);
+        bh_v_check_declared(e, BH_FP(at, "priorityClassName"), bh_check_dns1123_subdomain,
+                            t->priority_class_name);
     if (gated(env, PREEMPTION_GATE, e, BH_FP(at, "priority"), t->has_priority))
         priority(e, BH_FP(at, "priority"), t->priority);
 }
@@ -180,7 +180,7 @@ static void controller(struct bh_field_errs *e, const struct bh_fpath *at,
                        const struct bh_scheduling_v1alpha2_typed_local_object_reference *r)
 {
     if (r->api_group.n)
-        bh_v_check(e, BH_FP(at, "apiGroup"), bh_check_dns1123_subdomain, r->api_group);
+        bh_v_check_declared(e, BH_FP(at, "apiGroup"), bh_check_dns1123_subdomain, r->api_group);
     required_name(e, BH_FP(at, "kind"), bh_v_any_name, r->kind);
     required_name(e, BH_FP(at, "name"), bh_v_any_name, r->name);
 }
@@ -260,8 +260,8 @@ void bh_v_pod_group_create(const struct bh_rules_env *env, const void *obj, stru
     else
         disruption_mode(e, BH_FP(spec, "disruptionMode"), s->disruption_mode);
     if (s->priority_class_name.n)
-        bh_v_check(e, BH_FP(spec, "priorityClassName"), bh_check_dns1123_subdomain,
-                   s->priority_class_name);
+        bh_v_check_declared(e, BH_FP(spec, "priorityClassName"), bh_check_dns1123_subdomain,
+                            s->priority_class_name);
     if (s->has_priority)
         priority(e, BH_FP(spec, "priority"), s->priority);
 }
@@ -364,8 +364,8 @@ static void claim_statuses(struct bh_field_errs *e, const struct bh_fpath *at,
             find_status(was, v->p[i].name);
 
         if (v->p[i].has_resource_claim_name && !(o && bh_msg_equal(t, &v->p[i], o)))
-            bh_v_check(e, BH_FP(BH_FPI(at, i), "resourceClaimName"), bh_check_dns1123_subdomain,
-                       v->p[i].resource_claim_name);
+            bh_v_check_declared(e, BH_FP(BH_FPI(at, i), "resourceClaimName"),
+                                bh_check_dns1123_subdomain, v->p[i].resource_claim_name);
     }
 }
 

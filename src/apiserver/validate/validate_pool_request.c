@@ -11,27 +11,6 @@
 #define CONDITIONS_MAX       10u
 #define POOL_ERROR_BYTES_MAX 256u
 
-/* The faults of a name, in the words of this kind, whose rules are declared and not written. */
-static struct bh_str_vec faults_of(struct bh_arena *a, bh_name_check check, struct bh_str name)
-{
-    struct bh_str_vec v = bh_names_all(a, check, name);
-
-    for (size_t i = 0; i < v.n; i++)
-        if (bh_str_eqc(v.p[i], "must be no more than 253 characters"))
-            v.p[i] = BH_S("must be no more than 253 bytes");
-    return v;
-}
-
-static void driver_name(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
-{
-    struct bh_str_vec faults = faults_of(e->a, bh_check_dns1123_subdomain_caseless, s);
-
-    if (s.n == 0)
-        bh_fe_required(e, at, NULL);
-    for (size_t i = 0; s.n && i < faults.n; i++)
-        bh_fe_invalid(e, at, s, "%.*s", BH_SF(faults.p[i]));
-}
-
 static void pool_name(struct bh_field_errs *e, const struct bh_fpath *at, struct bh_str s)
 {
     struct bh_str rest = s;
@@ -42,7 +21,7 @@ static void pool_name(struct bh_field_errs *e, const struct bh_fpath *at, struct
         rest.p = "";
     for (unsigned i = 0; rest.p; i++) {
         struct bh_str segment = bh_str_cut(&rest, '/');
-        struct bh_str_vec faults = faults_of(e->a, bh_check_dns1123_subdomain, segment);
+        struct bh_str_vec faults = bh_v_declared_faults(e->a, bh_check_dns1123_subdomain, segment);
 
         if (segment.n == 0)
             bh_fe_invalid(e, at, s, "segment %u: must not be empty", i);
@@ -56,7 +35,11 @@ static void request(struct bh_field_errs *e,
 {
     const struct bh_fpath *at = BH_FP(NULL, "spec");
 
-    driver_name(e, BH_FP(at, "driver"), r->spec.driver);
+    if (r->spec.driver.n == 0)
+        bh_fe_required(e, BH_FP(at, "driver"), NULL);
+    else
+        bh_v_check_declared(e, BH_FP(at, "driver"), bh_check_dns1123_subdomain_caseless,
+                            r->spec.driver);
     if (r->spec.has_pool_name)
         pool_name(e, BH_FP(at, "poolName"), r->spec.pool_name);
     if (r->spec.has_limit && r->spec.limit < 1)
