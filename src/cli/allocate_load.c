@@ -381,6 +381,27 @@ static size_t document_lines(struct bh_alloc_file *f, size_t (**ret)[2])
     return n;
 }
 
+/* "yaml: line 3: …" as FILE:3. The parser counts no lines in the first one, nor where it meets
+ * bytes that are no text. */
+static void complain_syntax(struct bh_alloc_file *f, struct bh_str text)
+{
+    struct bh_str rest = text, line;
+    int64_t n = 1;
+
+    f->bad = true;
+    if (bh_str_starts(text, BH_S("yaml: line "))) {
+        rest = bh_str_sub(text, sizeof("yaml: line ") - 1, text.n);
+        line = bh_str_cut(&rest, ':');
+        if (!bh_str_i64(line, 1, INT64_MAX, &n))
+            rest = text;
+        rest = bh_str_fmt(f->a, "yaml: %.*s", BH_SF(bh_str_trim(rest)));
+    } else if (bh_str_find(text, BH_S("UTF-8")) >= 0 || bh_str_find(text, BH_S("control")) >= 0) {
+        fprintf(stderr, "%s: %.*s\n", f->name, BH_SF(text));
+        return;
+    }
+    fprintf(stderr, "%s:%lld: %.*s\n", f->name, (long long)n, BH_SF(rest));
+}
+
 void bh_alloc_load(struct bh_alloc_file *f)
 {
     bool in = strcmp(f->name, "-") == 0;
@@ -398,8 +419,7 @@ void bh_alloc_load(struct bh_alloc_file *f)
         f->name = "<stdin>";
     f->text = bh_str_dup(f->a, bh_buf_str(&b));
     if (bh_yaml_parse_all(f->a, f->text, &docs, &n, &err) < 0) {
-        fprintf(stderr, "%s: %s\n", f->name, err.msg);
-        f->bad = true;
+        complain_syntax(f, bh_s(err.msg));
         return;
     }
     lines_n = document_lines(f, &lines);

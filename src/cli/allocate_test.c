@@ -169,7 +169,7 @@ BH_TEST(allocate_complaints) /* file, line and field */
          "exactly:\n        deviceClassName: any\n        allocationMode: Some\n",
          "in.yaml:41: ResourceClaim default/c: spec.devices.requests[1].exactly.allocationMode: "
          "Unsupported value: "},
-        {"spec: [\n", "in.yaml: yaml: line "},
+        {"spec: [\n", "in.yaml:32: yaml: did not find expected node content"},
     };
 
     for (size_t i = 0; i < BH_COUNT(rows); i++) {
