@@ -208,36 +208,35 @@ static struct bh_time now(const struct gpu_driver *d)
     return (struct bh_time){ns / 1000000000, (int32_t)(ns % 1000000000)};
 }
 
-static void taint_add(struct bh_arena *a, const struct gpu_driver *d,
-                      const struct bh_health_verdict *v, struct bh_resource_v1_device *dev)
+static void taints_add(struct bh_arena *a, const struct gpu_driver *d,
+                       const struct bh_health_verdict *v, size_t n,
+                       struct bh_resource_v1_device *dev)
 {
-    struct bh_resource_v1_device_taint *t = bh_new(a, struct bh_resource_v1_device_taint);
+    dev->taints.p = bh_new_n(a, struct bh_resource_v1_device_taint, n);
+    for (dev->taints.n = 0; dev->taints.n < n; dev->taints.n++, v++) {
+        struct bh_resource_v1_device_taint *t = &dev->taints.p[dev->taints.n];
 
-    t->key = bh_str_fmt(a, "%s/xid", d->o.driver);
-    t->value = bh_str_fmt(a, "%d", v->xid);
-    t->effect = bh_s(bh_health_effect_name(v->effect));
-    t->time_added = (struct bh_time){v->since.sec + (v->since.nsec >= 500000000), 0};
-    dev->taints.p = t;
-    dev->taints.n = 1;
+        t->key = bh_str_fmt(a, "%s/xid", d->o.driver);
+        t->value = bh_str_fmt(a, "%d", v->xid);
+        t->effect = bh_s(bh_health_effect_name(v->effect));
+        t->time_added = (struct bh_time){v->since.sec + (v->since.nsec >= 500000000), 0};
+    }
 }
 
 /* What counts for a device: its own faults, those of the GPU that it is part of, and for a GPU
  * those of its partitions, which it contains. */
-static struct bh_health_verdict verdict(const struct gpu_driver *d, const struct bh_gpu *g)
+static size_t verdicts(const struct gpu_driver *d, const struct bh_gpu *g,
+                       struct bh_health_verdict v[BH_HEALTH_TAINTS_MAX])
 {
-    struct bh_health_verdict w = bh_health_judge(&d->health, policy(d), g->name);
+    size_t n = bh_health_judge(&d->health, policy(d), g->name, v, 0);
 
     for (size_t i = 0; g->partitions && i < d->profile.n; i++) {
         const struct bh_gpu *o = &d->profile.gpus[i];
-        struct bh_health_verdict v;
 
-        if (!bh_str_eq(o->of, g->name) && !(g->of.n && bh_str_eq(o->name, g->of)))
-            continue;
-        v = bh_health_judge(&d->health, policy(d), o->name);
-        if (v.xid && (!w.xid || v.effect > w.effect))
-            w = v;
+        if (bh_str_eq(o->of, g->name) || (g->of.n && bh_str_eq(o->name, g->of)))
+            n = bh_health_judge(&d->health, policy(d), o->name, v, n);
     }
-    return w;
+    return n;
 }
 
 static struct bh_str health_text(struct bh_arena *a, const struct bh_health_verdict *v)
@@ -262,15 +261,16 @@ static void publish(struct gpu_driver *d)
 
     for (size_t i = 0; i < d->profile.n; i++) {
         const struct bh_gpu *g = &d->profile.gpus[i];
-        struct bh_health_verdict v = verdict(d, g);
+        struct bh_health_verdict v[BH_HEALTH_TAINTS_MAX];
+        size_t n = verdicts(d, g, v);
 
         bh_gpu_to_device(a, g, i, &devs[i]);
         health[i] = (struct bh_device_health){.device = g->name, .healthy = true};
-        if (v.xid == 0)
+        if (!n)
             continue;
-        taint_add(a, d, &v, &devs[i]);
-        health[i].healthy = v.effect == BH_HEALTH_NONE;
-        health[i].message = health_text(a, &v);
+        taints_add(a, d, v, n, &devs[i]);
+        health[i].healthy = v[0].effect == BH_HEALTH_NONE; /* the worst is the first */
+        health[i].message = health_text(a, v);
     }
     counters_n = bh_gpu_counters(a, &d->profile, &counters);
     bh_slice_publisher_set(d->pub, devs, d->profile.n, counters, counters_n);

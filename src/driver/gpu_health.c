@@ -171,10 +171,13 @@ bool bh_health_expire(struct bh_health *h, const struct bh_health_policy *p, str
     }
     h->n = keep;
     /* Onsets matter as long as a fault that goes now could count them. */
-    for (size_t i = h->onsets_n; i > 0; i--)
+    for (size_t i = h->onsets_n; i > 0; i--) {
+        struct bh_health_verdict v[BH_HEALTH_TAINTS_MAX];
+
         if (bh_time_diff_ns(now, h->onsets[i - 1].at) > p->flap_within_ns &&
-            bh_health_judge(h, p, bh_s(h->onsets[i - 1].device)).xid == 0)
+            bh_health_judge(h, p, bh_s(h->onsets[i - 1].device), v, 0) == 0)
             onset_del(h, i - 1);
+    }
     return changed || h->n != before || h->onsets_n != old;
 }
 
@@ -197,33 +200,53 @@ int64_t bh_health_wait_ns(const struct bh_health *h, const struct bh_health_poli
     return least;
 }
 
-struct bh_health_verdict bh_health_judge(const struct bh_health *h,
-                                         const struct bh_health_policy *p, struct bh_str device)
+/* Above 0: a counts more than b. */
+static int severity_cmp(const struct bh_health_verdict *a, const struct bh_health_verdict *b)
 {
-    struct bh_health_verdict w = {0};
+    int more = (int)a->effect - (int)b->effect;
 
+    if (more == 0)
+        more = (int)bh_time_is_zero(a->until) - (int)bh_time_is_zero(b->until);
+    return more ? more : bh_time_cmp(a->since, b->since);
+}
+
+static size_t verdict_add(struct bh_health_verdict *v, size_t n,
+                          const struct bh_health_verdict *one)
+{
+    size_t at = 0;
+
+    while (at < n && v[at].xid != one->xid)
+        at++;
+    if (at < n && severity_cmp(one, &v[at]) <= 0)
+        return n; /* known, and as bad */
+    if (at == n && n < BH_HEALTH_TAINTS_MAX)
+        n++;
+    else if (at == n && severity_cmp(one, &v[--at]) <= 0)
+        return n; /* too many, and all worse */
+    for (; at > 0 && severity_cmp(one, &v[at - 1]) > 0; at--)
+        v[at] = v[at - 1];
+    v[at] = *one;
+    return n;
+}
+
+size_t bh_health_judge(const struct bh_health *h, const struct bh_health_policy *p,
+                       struct bh_str device, struct bh_health_verdict *v, size_t n)
+{
     for (size_t i = 0; i < h->n; i++) {
         const struct bh_health_entry *e = &h->entries[i];
-        struct bh_health_verdict v = {.xid = e->xid, .since = e->since};
+        struct bh_health_verdict one = {.xid = e->xid, .since = e->since};
         int64_t hold;
-        int more;
 
         if (!is(e->device, device))
             continue;
-        v.effect = bh_health_policy_effect(p, e->xid, &hold);
-        if (v.effect == BH_HEALTH_IGNORE)
+        one.effect = bh_health_policy_effect(p, e->xid, &hold);
+        if (one.effect == BH_HEALTH_IGNORE)
             continue;
         if (!bh_time_is_zero(e->cleared))
-            v.until = entry_until(h, p, e, &v.flapping);
-        more = (int)v.effect - (int)w.effect;
-        if (more == 0)
-            more = (int)bh_time_is_zero(v.until) - (int)bh_time_is_zero(w.until);
-        if (more == 0)
-            more = bh_time_cmp(v.since, w.since);
-        if (w.xid == 0 || more > 0)
-            w = v;
+            one.until = entry_until(h, p, e, &one.flapping);
+        n = verdict_add(v, n, &one);
     }
-    return w;
+    return n;
 }
 
 /* ---- the file ---- */

@@ -57,9 +57,12 @@ struct bh_health_verdict {
     struct bh_time until; /* zero: the fault is there; else it went, and the device is watched */
     bool flapping;        /* longer, because it failed often */
 };
-/* What counts for a device: the most severe, of equals the one that is there, then the latest.
- * Ignored faults count for nothing. */
-struct bh_health_verdict bh_health_judge(const struct bh_health *h,
-                                         const struct bh_health_policy *p, struct bh_str device);
+#define BH_HEALTH_TAINTS_MAX 16 /* the API's limit of taints on a device */
+
+/* Adds what counts for a device to the n verdicts in v, of at most BH_HEALTH_TAINTS_MAX: one for
+ * each XID, the most severe first, of equals those that are there, then the latest; what is too
+ * much falls off at the end. Ignored faults count for nothing. Returns how many there are then. */
+size_t bh_health_judge(const struct bh_health *h, const struct bh_health_policy *p,
+                       struct bh_str device, struct bh_health_verdict *v, size_t n);
 
 #endif

@@ -109,7 +109,15 @@ static bool faults(struct bh_health *h, int64_t sec, int xid1, int xid2)
     return bh_health_update(h, &f, at(sec));
 }
 
-#define JUDGE(h, p) bh_health_judge(&(h), &(p), BH_S("gpu-0"))
+/* The worst of gpu-0; xid 0: nothing. */
+static struct bh_health_verdict worst(const struct bh_health *h, const struct bh_health_policy *p)
+{
+    struct bh_health_verdict v[BH_HEALTH_TAINTS_MAX] = {{0}};
+
+    (void)bh_health_judge(h, p, BH_S("gpu-0"), v, 0);
+    return v[0];
+}
+#define JUDGE(h, p) worst(&(h), &(p))
 
 BH_TEST(health_needs_time)
 {
@@ -236,4 +244,35 @@ BH_TEST(health_outlives_a_restart)
         BH_EQ(h.n, 0);
     }
     BH_EQ(bh_fs_remove_tree(dir, NULL), 0);
+}
+
+BH_TEST(health_tells_all_faults)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    struct bh_health_policy p = policy(a, "default: NoSchedule\nrules:\n- xids: [79]\n  effect: "
+                                          "NoExecute\n- xids: [13]\n  effect: ignore\n");
+    struct bh_health_verdict v[BH_HEALTH_TAINTS_MAX];
+    struct bh_fault many[BH_HEALTH_TAINTS_MAX + 4];
+    struct bh_health h = {0};
+
+    BH_CHECK(faults(&h, 0, 94, 0));
+    BH_CHECK(faults(&h, 1, 94, 31));
+    BH_EQ(bh_health_judge(&h, &p, BH_S("gpu-0"), v, 0), 2);
+    BH_EQ(v[0].xid, 31); /* the latest of equals */
+    BH_EQ(v[1].xid, 94);
+    BH_CHECK(faults(&h, 2, 94, 79));
+    BH_CHECK(bh_health_expire(&h, &p, at(2))); /* 31 went */
+    BH_EQ(bh_health_judge(&h, &p, BH_S("gpu-0"), v, 0), 2);
+    BH_EQ(v[0].xid, 79);
+    BH_EQ(bh_health_judge(&h, &p, BH_S("gpu-0"), v, 2), 2); /* told once */
+    BH_CHECK(faults(&h, 3, 94, 13));
+    BH_CHECK(bh_health_expire(&h, &p, at(3)));
+    BH_EQ(bh_health_judge(&h, &p, BH_S("gpu-0"), v, 0), 1);
+    for (size_t i = 0; i < BH_COUNT(many); i++)
+        many[i] = (struct bh_fault){BH_S("gpu-0"), i == 2 ? 79 : 100 + (int)i, at(4)};
+    BH_CHECK(
+        bh_health_update(&h, &(struct bh_faults){many, BH_COUNT(many), BH_COUNT(many)}, at(4)));
+    BH_EQ(bh_health_judge(&h, &p, BH_S("gpu-0"), v, 0), BH_HEALTH_TAINTS_MAX);
+    BH_EQ(v[0].xid, 79);
+    bh_health_done(&h);
 }
