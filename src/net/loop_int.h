@@ -64,6 +64,9 @@ int64_t bh_clock_mono_ns(void);
 void bh_loop_real_free(struct bh_loop *l);
 void bh_loop_real_run(struct bh_loop *l);
 void bh_loop_real_wake(struct bh_loop *l); /* any thread */
+/* The time of this turn, or the time now when the turn has taken long: what is limited from here on
+ * must not pay for what came before. */
+int64_t bh_loop_real_late_ns(const struct bh_loop *l);
 /* loop_work.c */
 struct bh_workers;
 struct bh_workers *bh_workers_new(struct bh_loop *l);

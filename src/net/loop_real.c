@@ -22,6 +22,8 @@ struct bh_loop_real {
     struct bh_workers *workers;
 };
 
+#define LONG_TURN_NS 5000000
+
 struct bh_io {
     uv_poll_t poll;
     struct bh_loop *loop;
@@ -45,6 +47,13 @@ int64_t bh_loop_mono_ns(const struct bh_loop *l)
         refresh(w);
     }
     return l->now_ns;
+}
+
+int64_t bh_loop_real_late_ns(const struct bh_loop *l)
+{
+    int64_t turn = bh_loop_mono_ns(l), now = bh_clock_mono_ns();
+
+    return now - turn > LONG_TURN_NS ? now : turn;
 }
 
 static void on_timer(uv_timer_t *h);

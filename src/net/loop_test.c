@@ -509,3 +509,26 @@ BH_TEST(proc_lingering_grandchild_does_not_hold_the_result)
     BH_CHECK(end.tv_sec - start.tv_sec < 5);
     ran_done(&r);
 }
+
+static void stop_it(void *arg)
+{
+    bh_loop_stop(arg);
+}
+
+/* What held the loop up before a timer was started is not taken off its time. */
+BH_TEST(loop_timer_after_a_long_turn)
+{
+    struct bh_loop *l = bh_loop_new_real(NULL);
+    struct timespec start, end, held = {.tv_nsec = 80000000};
+    struct bh_timer t;
+
+    (void)bh_loop_mono_ns(l); /* the turn's time is known */
+    (void)nanosleep(&held, NULL);
+    bh_timer_init(&t, l, stop_it, l);
+    (void)clock_gettime(CLOCK_MONOTONIC, &start);
+    bh_timer_start(&t, 50);
+    bh_loop_run(l);
+    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    BH_CHECK((end.tv_sec - start.tv_sec) * 1000000000 + end.tv_nsec - start.tv_nsec >= 50000000);
+    bh_loop_free(l);
+}
