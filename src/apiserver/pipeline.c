@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#define HEADS_MIN 256
+
 struct joined {
     struct joined *next;
     bh_pipeline_done done;
@@ -25,6 +27,10 @@ struct op {
     struct joined *joined, **joined_last;
     size_t bytes;
     uint64_t rev; /* set when it is durable */
+    /* Among the heads, if it is one. */
+    struct op *bucket_next;
+    uint64_t hash;
+    bool is_head;
     size_t key_n;
     char key[];
 };
@@ -40,16 +46,103 @@ struct bh_pipeline {
     struct op *batch;         /* given to the store */
     size_t batch_n;
     struct bh_store_write writes[BH_COMMIT_BATCH_MAX];
-    struct bh_map head; /* key -> newest struct op of what is not published */
-    bool scheduled;     /* start() is deferred */
-    bool freed;         /* the memory goes when the commit under way ends, and telling */
-    bool telling;       /* committed() calls those who wait */
+    /* The newest op of each key that is not published, by the key's hash. */
+    struct op **heads;
+    size_t heads_n, heads_cap; /* a power of two, or 0 */
+    bool scheduled;            /* start() is deferred */
+    bool freed;                /* the memory goes when the commit under way ends, and telling */
+    bool telling;              /* committed() calls those who wait */
     char trouble[BH_ERR_MSG_MAX];
 };
 
 static struct bh_str op_key(const struct op *o)
 {
     return (struct bh_str){o->key, o->key_n};
+}
+
+/* ---- heads ---- */
+
+static struct op **bucket(const struct bh_pipeline *p, uint64_t hash)
+{
+    return &p->heads[hash & (p->heads_cap - 1)];
+}
+
+/* Where the pointer to the head of key is; NULL when there is none. */
+static struct op **head_at(const struct bh_pipeline *p, struct bh_str key, uint64_t hash)
+{
+    if (p->heads_n == 0)
+        return NULL;
+    for (struct op **at = bucket(p, hash); *at; at = &(*at)->bucket_next)
+        if ((*at)->hash == hash && bh_str_eq(op_key(*at), key))
+            return at;
+    return NULL;
+}
+
+static struct op *head_of(const struct bh_pipeline *p, struct bh_str key)
+{
+    struct op **at = p->heads_n > 0 ? head_at(p, key, bh_str_hash(key)) : NULL;
+
+    return at ? *at : NULL;
+}
+
+static void heads_grow(struct bh_pipeline *p)
+{
+    struct op **old = p->heads;
+    size_t n = p->heads_cap;
+
+    p->heads_cap = n ? 2 * n : HEADS_MIN;
+    p->heads = bh_calloc(p->heads_cap, sizeof(struct op *));
+    for (size_t i = 0; i < n; i++)
+        while (old[i]) {
+            struct op *o = old[i], **at = bucket(p, o->hash);
+
+            old[i] = o->bucket_next;
+            o->bucket_next = *at;
+            *at = o;
+        }
+    bh_free(old);
+}
+
+/* It takes the place of the older op of its key. */
+static void head_put(struct bh_pipeline *p, struct op *o)
+{
+    struct op **at;
+
+    o->hash = bh_str_hash(op_key(o));
+    o->is_head = true;
+    at = head_at(p, op_key(o), o->hash);
+    if (at) {
+        (*at)->is_head = false;
+        o->bucket_next = (*at)->bucket_next;
+        *at = o;
+        return;
+    }
+    if (p->heads_n == p->heads_cap)
+        heads_grow(p);
+    p->heads_n++;
+    at = bucket(p, o->hash);
+    o->bucket_next = *at;
+    *at = o;
+}
+
+static void head_forget(struct bh_pipeline *p, struct op *o)
+{
+    struct op **at;
+
+    if (!o->is_head)
+        return;
+    o->is_head = false;
+    p->heads_n--;
+    for (at = bucket(p, o->hash); *at != o; at = &(*at)->bucket_next)
+        ;
+    *at = o->bucket_next;
+}
+
+static void heads_forget_all(struct bh_pipeline *p)
+{
+    bh_free(p->heads);
+    p->heads = NULL;
+    p->heads_n = p->heads_cap = 0;
 }
 
 static void op_free(struct op *o)
@@ -77,7 +170,7 @@ struct bh_pipeline *bh_pipeline_new(struct bh_loop *l, struct bh_store *store, s
 
 static void destroy(struct bh_pipeline *p)
 {
-    bh_map_done(&p->head);
+    heads_forget_all(p);
     bh_free(p);
 }
 
@@ -117,25 +210,33 @@ struct bh_pipeline *bh_pipeline_free(struct bh_pipeline *p)
 struct bh_obj *bh_pipeline_head(const struct bh_pipeline *p, const struct bh_wc_res *res,
                                 struct bh_str key)
 {
-    const struct op *o = bh_map_get(&p->head, key);
+    const struct op *o = head_of(p, key);
 
     if (o)
         return o->op == BH_STORE_DELETE ? NULL : o->obj;
     return bh_wc_get(res, key);
 }
 
+/* it: the bucket, and how many of it have been passed. */
 struct bh_obj *bh_pipeline_next(const struct bh_pipeline *p, const struct bh_wc_res *res,
                                 size_t *it)
 {
-    struct bh_str key;
-    void *v;
+    size_t i = *it / BH_COMMIT_QUEUE_MAX, passed = *it % BH_COMMIT_QUEUE_MAX;
 
-    while (bh_map_next(&p->head, it, &key, &v)) {
-        const struct op *o = v;
+    for (; i < p->heads_cap; i++, passed = 0) {
+        const struct op *o = p->heads[i];
 
-        if (o->res == res && o->op != BH_STORE_DELETE)
-            return o->obj;
+        for (size_t k = 0; o && k < passed; k++)
+            o = o->bucket_next;
+        for (; o; o = o->bucket_next) {
+            passed++;
+            if (o->res == res && o->op != BH_STORE_DELETE) {
+                *it = i * BH_COMMIT_QUEUE_MAX + passed;
+                return o->obj;
+            }
+        }
     }
+    *it = i * BH_COMMIT_QUEUE_MAX;
     return NULL;
 }
 
@@ -240,14 +341,14 @@ int bh_pipeline_submit(struct bh_pipeline *p, enum bh_store_op op, struct bh_wc_
     p->queued++;
     p->waiting++;
     p->bytes += o->bytes;
-    (void)bh_map_put(&p->head, op_key(o), o);
+    head_put(p, o);
     schedule(p);
     return 0;
 }
 
 void bh_pipeline_join(struct bh_pipeline *p, struct bh_str key, bh_pipeline_done done, void *arg)
 {
-    struct op *o = bh_map_get(&p->head, key);
+    struct op *o = head_of(p, key);
     struct joined *j = bh_calloc(1, sizeof(*j));
 
     bh_assert(o != NULL);
@@ -255,12 +356,6 @@ void bh_pipeline_join(struct bh_pipeline *p, struct bh_str key, bh_pipeline_done
     j->arg = arg;
     *o->joined_last = j;
     o->joined_last = &j->next;
-}
-
-static void forget_head(struct bh_pipeline *p, const struct op *o)
-{
-    if (bh_map_get(&p->head, op_key(o)) == o)
-        (void)bh_map_del(&p->head, op_key(o));
 }
 
 /* Tells everybody who waits for this write, and frees it. */
@@ -282,7 +377,7 @@ static void publish_batch(struct bh_pipeline *p, struct op *batch)
      * it. */
     for (struct op *o = batch; o; o = o->next) {
         bh_obj_assign(o->obj, o->rev);
-        forget_head(p, o);
+        head_forget(p, o);
         bh_wc_publish(o->res, op_key(o), o->op == BH_STORE_DELETE, o->obj);
     }
     while (batch) {
@@ -329,8 +424,7 @@ static void batch_failed(struct bh_pipeline *p, struct op *batch, const struct b
     p->first = NULL;
     p->last = &p->first;
     p->queued = 0;
-    bh_map_done(&p->head);
-    memset(&p->head, 0, sizeof(p->head));
+    heads_forget_all(p);
     fail_all(p, batch, &told);
     fail_all(p, queued, &told);
 }

@@ -225,6 +225,35 @@ BH_TEST(pipeline_splits_what_is_much)
     rig_stop(&r);
 }
 
+/* Each key that is not published once, with its newest write, those that are deleted aside. */
+BH_TEST(pipeline_lists_the_heads)
+{
+    char names[600][16], name[16];
+    struct bh_wc_res *other;
+    struct bh_obj *o;
+    struct rig r;
+    int n = 0;
+
+    rig_start(&r);
+    other = bh_wc_add(r.wc, &bh_core_v1_config_map_kind, BH_S("/registry/others/"));
+    submit_many(&r, names, 600);
+    for (int i = 0; i < 600; i += 3)
+        BH_EQ(submit(&r, i % 2 ? BH_STORE_UPDATE : BH_STORE_DELETE, names[i], "new"), 0);
+    for (size_t it = 0; (o = bh_pipeline_next(r.p, r.res, &it));) {
+        BH_CHECK(o->rv == 0);
+        (void)snprintf(name, sizeof(name), "%.*s", BH_SF(o->name));
+        BH_CHECK(head(&r, name) == o);
+        n += bh_str_find(o->json, BH_S("\"new\"")) > 0 ? 1000 : 1;
+    }
+    BH_EQ(n, 100 * 1000 + 400);
+    for (size_t it = 0; (o = bh_pipeline_next(r.p, other, &it));)
+        BH_CHECK(false);
+    bh_loop_advance(r.l, 1000000000);
+    for (size_t it = 0; (o = bh_pipeline_next(r.p, r.res, &it));)
+        BH_CHECK(false);
+    rig_stop(&r);
+}
+
 static void free_pipeline(void *arg, struct bh_obj *obj, const struct bh_err *err)
 {
     struct rig *r = arg;

@@ -115,8 +115,9 @@ void bh_workers_add(struct bh_workers *w, bh_loop_fn work, bh_loop_fn done, void
         bh_assert(started ||
                   w->threads_n > 0); /* one thread makes progress; none would hang silently */
     }
-    (void)pthread_cond_signal(&w->wake);
     (void)pthread_mutex_unlock(&w->mu);
+    (void)pthread_cond_signal(
+        &w->wake); /* after it: who wakes does not have to wait for the lock */
 }
 
 static bool is_running(const struct bh_workers *w, bh_loop_fn done, const void *arg)
