@@ -348,7 +348,9 @@ const void *bh_obj_struct(const struct bh_obj *o)
     if (have)
         return have;
     a = bh_arena_new(0);
-    if (bh_kind_decode_json_view(o->kind, o->json, a, &made, NULL, NULL) < 0)
+    /* The text of a pending object still moves: bh_obj_assign(). */
+    if ((o->rv > 0 ? bh_kind_decode_json_view : bh_kind_decode_json)(o->kind, o->json, a, &made,
+                                                                     NULL, NULL) < 0)
         made = bh_arena_alloc(
             a, o->kind->type->size); /* bytes that are not of this kind: as if all were absent */
     if (!__atomic_compare_exchange_n(&m->decoded, &have, made, false, __ATOMIC_ACQ_REL,

@@ -2,6 +2,7 @@
 #include "api/gen/core_v1.h"
 #include "api/obj.h"
 #include "api/obj_commit.h"
+#include "base/buf.h"
 #include "base/test.h"
 
 BH_TEST(obj_refuses_what_is_no_object)
@@ -89,4 +90,27 @@ BH_TEST(obj_tells_its_version)
     BH_CHECK(o != NULL);
     BH_EQ(o->rv, 12);
     BH_STREQ(o->json, "{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"12\"}}");
+}
+
+/* A struct that was asked for before the version was known stays what it was. */
+BH_TEST(obj_struct_of_a_pending_object_keeps)
+{
+    struct bh_core_v1_config_map cm = {.metadata = {.name = BH_S("a"), .namespace = BH_S("ns")}};
+    struct bh_str_pair pair = {BH_S("key"), BH_S("value")};
+    const struct bh_core_v1_config_map *got;
+    BH_AUTO_BUF json = {0};
+    struct bh_obj *o;
+
+    cm.data = (struct bh_str_map){&pair, 1};
+    bh_obj_encode(&bh_core_v1_config_map_kind, &cm, &json);
+    o = bh_obj_new_pending(&bh_core_v1_config_map_kind, bh_buf_str(&json), &cm.metadata);
+    got = bh_obj_struct(o);
+    bh_obj_assign(o, 17);
+    BH_CHECK(bh_obj_struct(o) == got);
+    BH_STREQ(got->metadata.name, "a");
+    BH_STREQ(got->metadata.namespace, "ns");
+    BH_STREQ(got->metadata.resource_version, "17");
+    BH_EQ(got->data.n, 1);
+    BH_STREQ(got->data.p[0].value, "value");
+    bh_obj_unref(o);
 }
