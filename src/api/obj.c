@@ -16,10 +16,12 @@
 #include "base/buf.h"
 #include "data/json.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#define HOLE_MEMBER "\"resourceVersion\":\"" BH_OBJ_RV_HOLE "\""
+#define RV_MEMBER   "\"resourceVersion\":\""
+#define HOLE_MEMBER RV_MEMBER BH_OBJ_RV_HOLE "\""
 
 struct parts {
     struct bh_str name, ns, uid;
@@ -214,9 +216,35 @@ struct bh_obj *bh_obj_new_decoded(const struct bh_kind *kind, struct bh_str json
     return o;
 }
 
+/* The length of a member that is a plain string, with the comma behind it. */
+static size_t member_len(size_t name_n, struct bh_str value)
+{
+    return value.n ? name_n + value.n + sizeof("\"\":\"\",") - 1 : 0;
+}
+
+size_t bh_obj_hole(const struct bh_kind *kind, const struct bh_meta_v1_object_meta *m,
+                   struct bh_str json)
+{
+    static const char start[] = "{\"kind\":\"\",\"apiVersion\":\"\",\"metadata\":{";
+    const struct bh_str member = BH_S(HOLE_MEMBER);
+    /* What stands before it holds nothing that JSON would escape, nearly always. */
+    size_t at = sizeof(start) - 1 + kind->kind.n + kind->api_version.n + member_len(4, m->name) +
+                member_len(12, m->generate_name) + member_len(9, m->namespace) +
+                member_len(8, m->self_link) + member_len(3, m->uid);
+    ptrdiff_t found;
+
+    if (at + member.n <= json.n && memcmp(json.p + at, member.p, member.n) == 0)
+        return at + sizeof(RV_MEMBER) - 1;
+    found = bh_str_find(json, member);
+    return found < 0 ? SIZE_MAX : (size_t)found + sizeof(RV_MEMBER) - 1;
+}
+
 struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json,
                                   const struct bh_meta_v1_object_meta *meta)
 {
+    size_t hole = bh_obj_hole(kind, meta, json);
+    struct bh_obj *o;
+
     struct parts p = {meta->name,
                       meta->namespace,
                       meta->uid,
@@ -225,7 +253,10 @@ struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json
                       {NULL, 0}};
     struct bh_str piece[3] = {json, {NULL, 0}, {NULL, 0}};
 
-    return build(kind, &p, piece);
+    bh_assert(hole < UINT32_MAX);
+    o = build(kind, &p, piece);
+    o->hole = (uint32_t)hole;
+    return o;
 }
 
 void bh_obj_set_struct(struct bh_obj *o, const void *msg)
@@ -260,13 +291,10 @@ static size_t number_text(char *buf, uint64_t v)
 
 void bh_obj_assign(struct bh_obj *o, uint64_t rv)
 {
-    ptrdiff_t at = bh_str_find(o->json, BH_S(HOLE_MEMBER));
-    size_t hole = sizeof(BH_OBJ_RV_HOLE) - 1, before, n, shift;
+    size_t hole = sizeof(BH_OBJ_RV_HOLE) - 1, before = o->hole, n, shift;
     char number[24], *json = (char *)(uintptr_t)o->json.p;
 
-    bh_assert(o->rv == 0 && rv > 0);
-    bh_assert(at >= 0);
-    before = (size_t)at + sizeof("\"resourceVersion\":\"") - 1;
+    bh_assert(o->rv == 0 && rv > 0 && before > 0);
     n = number_text(number, rv);
     shift = hole - n;
     memmove(json + shift, json, before);
@@ -284,15 +312,17 @@ void bh_obj_assign(struct bh_obj *o, uint64_t rv)
 static void encode_as(const struct bh_kind *kind, const void *msg, const struct bh_str *rv,
                       struct bh_buf *out)
 {
-    BH_AUTO_ARENA a = NULL;
-    void *copy;
+    _Alignas(max_align_t) char here[2048]; /* most kinds' own struct */
+    BH_AUTO_FREE void *larger = NULL;
+    void *copy = here;
 
     if (!rv || kind->meta_off == UINT32_MAX) {
         bh_kind_encode_json(kind, msg, out);
         return;
     }
-    a = bh_arena_new(0);
-    copy = bh_arena_memdup(a, msg, kind->type->size);
+    if (kind->type->size > sizeof(here))
+        copy = larger = bh_malloc(kind->type->size);
+    memcpy(copy, msg, kind->type->size);
     ((struct bh_meta_v1_object_meta *)(void *)((char *)copy + kind->meta_off))->resource_version =
         *rv;
     bh_kind_encode_json(kind, copy, out);

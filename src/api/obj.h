@@ -27,6 +27,7 @@ struct bh_obj {
     /* private */
     int refs;
     bool lent; /* labels are the struct's: it stays */
+    uint32_t hole; /* pending: where the hole is in the JSON */
     void *decoded;
     void *arena;
 };

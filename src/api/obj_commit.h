@@ -10,6 +10,11 @@
 
 struct bh_meta_v1_object_meta;
 
+/* Where the hole begins in JSON that bh_obj_encode() made of an object with this metadata.
+ * SIZE_MAX: there is none. */
+size_t bh_obj_hole(const struct bh_kind *kind, const struct bh_meta_v1_object_meta *meta,
+                   struct bh_str json);
+
 /* json holds BH_OBJ_RV_HOLE as metadata.resourceVersion, meta is the metadata it was encoded from.
  * Both are copied. One reference is the caller's. */
 struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json,

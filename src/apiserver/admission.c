@@ -93,11 +93,11 @@ static int pod_create(struct bh_rq *rq, struct bh_core_v1_pod *p)
 {
     int r = 0;
 
-    if (bh_admission_on(rq->srv, "Priority", true))
+    if (bh_admission_on(rq->srv, BH_PLUGIN_PRIORITY))
         r = bh_admit_priority(rq, p, NULL);
-    if (r == 0 && bh_admission_on(rq->srv, "DefaultTolerationSeconds", true))
+    if (r == 0 && bh_admission_on(rq->srv, BH_PLUGIN_TOLERATION_SECONDS))
         default_toleration_seconds(rq, p);
-    if (r == 0 && bh_admission_on(rq->srv, "RuntimeClass", true))
+    if (r == 0 && bh_admission_on(rq->srv, BH_PLUGIN_RUNTIME_CLASS))
         r = bh_admit_runtime_class(rq, p);
     return r;
 }
@@ -255,19 +255,19 @@ int bh_admit(struct bh_rq *rq, const struct bh_kind *hub, struct bh_str sub, voi
 {
     int r = 0;
 
-    if (!old && bh_admission_on(rq->srv, "NamespaceLifecycle", true))
+    if (!old && bh_admission_on(rq->srv, BH_PLUGIN_NAMESPACE_LIFECYCLE))
         r = namespace_lifecycle(rq, hub, bh_meta_const(hub, obj));
     if (r == 0 && !old && hub == &bh_core_v1_pod_kind)
         r = pod_create(rq, obj);
     if (r == 0 && !old && hub == &bh_scheduling_v1alpha2_pod_group_kind)
         bh_admit_pod_group(rq, obj);
     if (r == 0 && old && sub.n == 0 && hub == &bh_core_v1_pod_kind &&
-        bh_admission_on(rq->srv, "DefaultTolerationSeconds", true))
+        bh_admission_on(rq->srv, BH_PLUGIN_TOLERATION_SECONDS))
         default_toleration_seconds(rq, obj);
     if (r == 0 && !old && hub == &bh_core_v1_node_kind &&
-        bh_admission_on(rq->srv, "TaintNodesByCondition", true))
+        bh_admission_on(rq->srv, BH_PLUGIN_TAINT_NODES))
         taint_new_node(rq, obj);
-    if (r == 0 && bh_admission_on(rq->srv, "NodeRestriction", true))
+    if (r == 0 && bh_admission_on(rq->srv, BH_PLUGIN_NODE_RESTRICTION))
         r = node_restriction(rq, hub, sub, obj, old);
     if (r == 0 && !old)
         bh_admit_storage_create(rq, hub, obj);
@@ -279,7 +279,7 @@ int bh_admit_validated(struct bh_rq *rq, const struct bh_kind *hub, struct bh_st
                        const void *obj, const void *old)
 {
     if (old && sub.n == 0 && hub == &bh_core_v1_persistent_volume_claim_kind &&
-        bh_admission_on(rq->srv, "PersistentVolumeClaimResize", true))
+        bh_admission_on(rq->srv, BH_PLUGIN_CLAIM_RESIZE))
         return bh_admit_claim_resize(rq, obj, old);
     return 0;
 }
@@ -289,7 +289,7 @@ int bh_admit_delete(struct bh_rq *rq, const struct bh_obj *obj)
     struct bh_str node;
 
     if (bh_kind_hub(obj->kind) == &bh_core_v1_pod_kind && node_name(rq, &node) &&
-        bh_admission_on(rq->srv, "NodeRestriction", true) &&
+        bh_admission_on(rq->srv, BH_PLUGIN_NODE_RESTRICTION) &&
         !bh_str_eq(((const struct bh_core_v1_pod *)bh_obj_struct(obj))->spec.node_name, node))
         return bh_fail_forbidden(
             rq, rq->kind, obj->name,

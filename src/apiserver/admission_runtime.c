@@ -234,16 +234,16 @@ static int check_group(struct bh_rq *rq, const struct bh_scheduling_v1alpha2_pod
 
 void bh_admit_pod_group(struct bh_rq *rq, void *obj)
 {
-    if (bh_admission_on(rq->srv, "PodGroupProtection", true))
+    if (bh_admission_on(rq->srv, BH_PLUGIN_POD_GROUP_PROTECTION))
         protect_group(rq, obj);
 }
 
 int bh_admit_check(struct bh_rq *rq, const struct bh_kind *hub, const void *obj)
 {
-    if (hub == &bh_core_v1_pod_kind && bh_admission_on(rq->srv, "RuntimeClass", true))
+    if (hub == &bh_core_v1_pod_kind && bh_admission_on(rq->srv, BH_PLUGIN_RUNTIME_CLASS))
         return check_runtime_class(rq, obj);
     if (hub == &bh_scheduling_v1alpha2_pod_group_kind &&
-        bh_admission_on(rq->srv, "PodGroupWorkloadExists", true))
+        bh_admission_on(rq->srv, BH_PLUGIN_POD_GROUP_WORKLOAD))
         return check_group(rq, obj);
     return 0;
 }

@@ -84,12 +84,12 @@ static void protect(struct bh_rq *rq, struct bh_meta_v1_object_meta *m, struct b
 
 void bh_admit_storage_create(struct bh_rq *rq, const struct bh_kind *hub, void *obj)
 {
-    bool protects = bh_admission_on(rq->srv, "StorageObjectInUseProtection", true);
+    bool protects = bh_admission_on(rq->srv, BH_PLUGIN_STORAGE_IN_USE);
 
     if (hub == &bh_core_v1_persistent_volume_claim_kind) {
         struct bh_core_v1_persistent_volume_claim *c = obj;
 
-        if (bh_admission_on(rq->srv, "DefaultStorageClass", true))
+        if (bh_admission_on(rq->srv, BH_PLUGIN_STORAGE_CLASS))
             give_class(rq, c);
         if (protects)
             protect(rq, &c->metadata, BH_S("kubernetes.io/pvc-protection"));

@@ -6,52 +6,68 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Words separated by blanks; "*" is any. */
+enum { GET = 1, LIST = 2, WATCH = 4, CREATE = 8, UPDATE = 16, PATCH = 32, DELETE = 64 };
+
 struct rule {
-    const char *verbs, *groups, *resources; /* resources with their subresource: "pods/status" */
+    unsigned verbs;
+    /* Words separated by blanks. Resources with their subresource: "pods/status". */
+    const char *groups, *resources;
 };
 
 static const struct rule scheduler[] = {
-    {"create patch update", "core events.k8s.io", "events"},
-    {"create", "coordination.k8s.io", "leases"},
-    {"get update patch list watch", "coordination.k8s.io", "leases leasecandidates"},
-    {"get", "core", "endpoints"},
-    {"get list watch", "core", "nodes namespaces"},
-    {"delete get list watch", "core", "pods"},
-    {"create", "core", "bindings pods/binding"},
-    {"patch update", "core", "pods/status"},
-    {"get list watch", "core", "replicationcontrollers services"},
-    {"get list watch", "apps extensions", "replicasets statefulsets"},
-    {"get list watch", "policy", "poddisruptionbudgets"},
-    {"get list watch patch update", "core", "persistentvolumeclaims persistentvolumes"},
-    {"create", "authentication.k8s.io", "tokenreviews"},
-    {"create", "authorization.k8s.io", "subjectaccessreviews"},
-    {"get list watch", "storage.k8s.io",
+    {CREATE | PATCH | UPDATE, "core events.k8s.io", "events"},
+    {CREATE, "coordination.k8s.io", "leases"},
+    {GET | UPDATE | PATCH | LIST | WATCH, "coordination.k8s.io", "leases leasecandidates"},
+    {GET, "core", "endpoints"},
+    {GET | LIST | WATCH, "core", "nodes namespaces"},
+    {DELETE | GET | LIST | WATCH, "core", "pods"},
+    {CREATE, "core", "bindings pods/binding"},
+    {PATCH | UPDATE, "core", "pods/status"},
+    {GET | LIST | WATCH, "core", "replicationcontrollers services"},
+    {GET | LIST | WATCH, "apps extensions", "replicasets statefulsets"},
+    {GET | LIST | WATCH, "policy", "poddisruptionbudgets"},
+    {GET | LIST | WATCH | PATCH | UPDATE, "core", "persistentvolumeclaims persistentvolumes"},
+    {CREATE, "authentication.k8s.io", "tokenreviews"},
+    {CREATE, "authorization.k8s.io", "subjectaccessreviews"},
+    {GET | LIST | WATCH, "storage.k8s.io",
      "csinodes csidrivers csistoragecapacities storageclasses volumeattachments"},
-    {"get list watch create delete patch update", "resource.k8s.io", "resourceclaims"},
-    {"patch update", "resource.k8s.io", "resourceclaims/status resourceclaims/binding"},
-    {"get list watch", "resource.k8s.io", "deviceclasses resourceslices devicetaintrules"},
-    {"get list watch", "scheduling.k8s.io", "podgroups workloads priorityclasses"},
-    {"patch update", "scheduling.k8s.io", "podgroups/status"},
+    {GET | LIST | WATCH | CREATE | DELETE | PATCH | UPDATE, "resource.k8s.io", "resourceclaims"},
+    {PATCH | UPDATE, "resource.k8s.io", "resourceclaims/status resourceclaims/binding"},
+    {GET | LIST | WATCH, "resource.k8s.io", "deviceclasses resourceslices devicetaintrules"},
+    {GET | LIST | WATCH, "scheduling.k8s.io", "podgroups workloads priorityclasses"},
+    {PATCH | UPDATE, "scheduling.k8s.io", "podgroups/status"},
 };
 
 static bool has_word(const char *list, struct bh_str word)
 {
-    struct bh_str rest = bh_s(list);
+    while (*list) {
+        size_t n = 0;
 
-    while (rest.p && rest.n > 0) {
-        struct bh_str w = bh_str_cut(&rest, ' ');
-
-        if (bh_str_eq(w, word) || bh_str_eqc(w, "*"))
+        while (list[n] && list[n] != ' ')
+            n++;
+        if (bh_str_eq((struct bh_str){list, n}, word))
             return true;
+        list += n + (list[n] == ' ');
     }
     return false;
+}
+
+static unsigned verb_of(struct bh_str verb)
+{
+    static const char *const names[] = {"get",    "list",  "watch", "create",
+                                        "update", "patch", "delete"};
+
+    for (size_t i = 0; i < BH_COUNT(names); i++)
+        if (bh_str_eqc(verb, names[i]))
+            return 1u << i;
+    return 0;
 }
 
 static bool any_rule(const struct rule *r, size_t n, const struct bh_authz_attrs *at)
 {
     char name[256];
     struct bh_str group = at->group.n > 0 ? at->group : BH_S("core"), res = at->resource;
+    unsigned verb = verb_of(at->verb);
 
     if (at->subresource.n > 0) {
         if (res.n + at->subresource.n + 1 > sizeof(name))
@@ -62,8 +78,7 @@ static bool any_rule(const struct rule *r, size_t n, const struct bh_authz_attrs
         res = (struct bh_str){name, res.n + 1 + at->subresource.n};
     }
     for (size_t i = 0; i < n; i++)
-        if (has_word(r[i].verbs, at->verb) && has_word(r[i].groups, group) &&
-            has_word(r[i].resources, res))
+        if ((r[i].verbs & verb) && has_word(r[i].groups, group) && has_word(r[i].resources, res))
             return true;
     return false;
 }

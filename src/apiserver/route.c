@@ -292,15 +292,42 @@ static int serve(struct bh_rq *rq, struct bh_str raw_path)
 
 /* ---- life of a request ---- */
 
-static struct bh_str id_key(const uint64_t *id)
+/* Ids are never 0, and none comes again before its slot was given 2^32 times. */
+static void slot_take(struct bh_apiserver *srv, struct bh_rq *rq)
 {
-    return (struct bh_str){(const char *)id, sizeof(*id)};
+    struct bh_rq_slot *s;
+
+    if (!srv->slot_free) {
+        if (srv->slots_n == srv->slots_cap) {
+            srv->slots_cap = srv->slots_cap ? srv->slots_cap * 2 : 64;
+            srv->slots = bh_realloc(srv->slots, srv->slots_cap * sizeof(*srv->slots));
+        }
+        srv->slots[srv->slots_n++] = (struct bh_rq_slot){0};
+        srv->slot_free = (uint32_t)srv->slots_n;
+    }
+    rq->id = srv->slot_free;
+    s = &srv->slots[rq->id - 1];
+    srv->slot_free = s->next;
+    rq->id |= (uint64_t)++s->turn << 32;
+    s->rq = rq;
+}
+
+static struct bh_rq *slot_find(const struct bh_apiserver *srv, uint64_t id)
+{
+    uint32_t at = (uint32_t)id - 1;
+
+    return at < srv->slots_n && srv->slots[at].turn == id >> 32 ? srv->slots[at].rq : NULL;
 }
 
 void bh_rq_finish(struct bh_rq *rq)
 {
+    uint32_t at = (uint32_t)rq->id - 1;
+    struct bh_rq_slot *s = &rq->srv->slots[at];
+
     bh_list_del(&rq->link);
-    (void)bh_map_del(&rq->srv->rq_by_id, id_key(&rq->id));
+    s->rq = NULL;
+    s->next = rq->srv->slot_free;
+    rq->srv->slot_free = at + 1;
     (void)bh_arena_free(rq->a);
 }
 
@@ -334,7 +361,6 @@ static struct bh_rq *rq_new(struct bh_apiserver *srv, const struct bh_api_reques
 
     rq->a = a;
     rq->srv = srv;
-    rq->id = ++srv->next_id;
     rq->sink = *sink;
     rq->objects = in->objects;
     rq->method = ours ? in->method : bh_str_dup(a, in->method);
@@ -349,7 +375,7 @@ static struct bh_rq *rq_new(struct bh_apiserver *srv, const struct bh_api_reques
     rq->now = bh_server_now(srv);
     copy_user(rq, in->user);
     bh_list_add_tail(&srv->rqs, &rq->link);
-    (void)bh_map_put(&srv->rq_by_id, id_key(&rq->id), rq);
+    slot_take(srv, rq);
     return rq;
 }
 
@@ -371,12 +397,12 @@ uint64_t bh_apiserver_handle(struct bh_apiserver *srv, const struct bh_api_reque
     }
     if (r < 0)
         bh_rq_send_fail(rq);
-    return bh_map_get(&srv->rq_by_id, id_key(&id)) ? id : 0;
+    return slot_find(srv, id) ? id : 0;
 }
 
 void bh_apiserver_cancel(struct bh_apiserver *srv, uint64_t id)
 {
-    struct bh_rq *rq = bh_map_get(&srv->rq_by_id, id_key(&id));
+    struct bh_rq *rq = slot_find(srv, id);
 
     if (!rq || rq->canceled)
         return;

@@ -115,27 +115,17 @@ bool bh_version_served(const struct bh_apiserver *srv, const struct bh_kind *k)
 
 struct bh_obj *bh_namespace_head(struct bh_apiserver *srv, struct bh_str name)
 {
-    struct bh_resource *res = bh_resource_find(srv, BH_S(""), BH_S("namespaces"));
-    BH_AUTO_ARENA a = NULL;
+    struct bh_resource *res = srv->namespaces;
+    char key[512];
 
-    if (!res || name.n == 0)
-        return NULL;
-    a = bh_arena_new(0);
-    return bh_pipeline_head(srv->pipe, res->wc, bh_wc_key(res->wc, a, BH_S(""), name));
+    if (!res || name.n == 0 || res->wc->prefix.n + name.n > sizeof(key))
+        return NULL; /* no name is that long */
+    memcpy(key, res->wc->prefix.p, res->wc->prefix.n);
+    memcpy(key + res->wc->prefix.n, name.p, name.n);
+    return bh_pipeline_head(srv->pipe, res->wc, (struct bh_str){key, res->wc->prefix.n + name.n});
 }
 
 /* ---- options ---- */
-
-static void words(struct bh_map *m, const char *list)
-{
-    struct bh_str rest = bh_s(list), w;
-
-    while (rest.p && rest.n > 0) {
-        w = bh_str_trim(bh_str_cut(&rest, ','));
-        if (w.n > 0)
-            (void)bh_map_put(m, w, m);
-    }
-}
 
 static char gate_on_mark[] = "on", gate_off_mark[] = "off";
 
@@ -170,11 +160,30 @@ static bool gate_hook(void *arg, struct bh_str name)
     return set ? set == gate_on_mark : bh_gate_default(name);
 }
 
-bool bh_admission_on(const struct bh_apiserver *srv, const char *plugin, bool by_default)
+/* Plugins that this program does not have may be named too. */
+static void plugins_off(struct bh_apiserver *srv, const char *list)
 {
-    if (bh_map_get(&srv->admission_off, bh_s(plugin)))
-        return false;
-    return by_default || bh_map_get(&srv->admission_on, bh_s(plugin));
+    static const char *const names[BH_PLUGIN__N] = {
+        [BH_PLUGIN_NAMESPACE_LIFECYCLE] = "NamespaceLifecycle",
+        [BH_PLUGIN_PRIORITY] = "Priority",
+        [BH_PLUGIN_TOLERATION_SECONDS] = "DefaultTolerationSeconds",
+        [BH_PLUGIN_RUNTIME_CLASS] = "RuntimeClass",
+        [BH_PLUGIN_TAINT_NODES] = "TaintNodesByCondition",
+        [BH_PLUGIN_NODE_RESTRICTION] = "NodeRestriction",
+        [BH_PLUGIN_CLAIM_RESIZE] = "PersistentVolumeClaimResize",
+        [BH_PLUGIN_STORAGE_IN_USE] = "StorageObjectInUseProtection",
+        [BH_PLUGIN_STORAGE_CLASS] = "DefaultStorageClass",
+        [BH_PLUGIN_POD_GROUP_PROTECTION] = "PodGroupProtection",
+        [BH_PLUGIN_POD_GROUP_WORKLOAD] = "PodGroupWorkloadExists",
+    };
+    struct bh_str rest = bh_s(list), w;
+
+    while (rest.p && rest.n > 0) {
+        w = bh_str_trim(bh_str_cut(&rest, ','));
+        for (size_t i = 0; i < BH_COUNT(names); i++)
+            if (bh_str_eqc(w, names[i]))
+                srv->plugin_off[i] = true;
+    }
 }
 
 static void read_runtime_config(struct bh_apiserver *srv, const char *text)
@@ -374,8 +383,7 @@ static int set_up(struct bh_apiserver *srv, const struct bh_apiserver_opts *o, s
     srv->authn = bh_authn_new(o, err);
     if (!srv->authn)
         return -(int)err->code;
-    words(&srv->admission_on, o->enable_admission);
-    words(&srv->admission_off, o->disable_admission);
+    plugins_off(srv, o->disable_admission);
     pairs(&srv->gates, o->feature_gates);
     read_runtime_config(srv, o->runtime_config);
     srv->service_cidr =
@@ -392,6 +400,7 @@ static int set_up(struct bh_apiserver *srv, const struct bh_apiserver_opts *o, s
         srv->authorize_arg = srv;
     }
     add_resources(srv);
+    srv->namespaces = bh_resource_find(srv, BH_S(""), BH_S("namespaces"));
     r = load(srv, err);
     if (r < 0)
         return r;
@@ -459,9 +468,7 @@ struct bh_apiserver *bh_apiserver_free(struct bh_apiserver *srv)
     bh_map_done(&srv->hidden);
     bh_map_done(&srv->gates);
     bh_map_done(&srv->openapi);
-    bh_map_done(&srv->admission_on);
-    bh_map_done(&srv->admission_off);
-    bh_map_done(&srv->rq_by_id);
+    bh_free(srv->slots);
     (void)bh_arena_free(srv->a);
     bh_free(srv);
     return NULL;

@@ -21,6 +21,29 @@ struct bh_resource {
     struct bh_wc_res *wc;
 };
 
+/* The admission plugins, all of them on unless they are switched off. */
+enum bh_plugin {
+    BH_PLUGIN_NAMESPACE_LIFECYCLE,
+    BH_PLUGIN_PRIORITY,
+    BH_PLUGIN_TOLERATION_SECONDS,
+    BH_PLUGIN_RUNTIME_CLASS,
+    BH_PLUGIN_TAINT_NODES,
+    BH_PLUGIN_NODE_RESTRICTION,
+    BH_PLUGIN_CLAIM_RESIZE,
+    BH_PLUGIN_STORAGE_IN_USE,
+    BH_PLUGIN_STORAGE_CLASS,
+    BH_PLUGIN_POD_GROUP_PROTECTION,
+    BH_PLUGIN_POD_GROUP_WORKLOAD,
+    BH_PLUGIN__N
+};
+
+/* Where a request under way is found by its id, which is the slot's number and its turn. */
+struct bh_rq_slot {
+    struct bh_rq *rq; /* NULL: free */
+    uint32_t turn;    /* how often the slot was given */
+    uint32_t next;    /* of a free slot: the next free one and 1, or 0 */
+};
+
 struct bh_apiserver {
     struct bh_loop *loop;
     struct bh_store *store;
@@ -31,10 +54,12 @@ struct bh_apiserver {
     struct bh_map hidden;    /* "group/version" that runtime_config switched off */
     struct bh_map gates;     /* feature gate -> "t" or "f" as given */
     struct bh_map openapi;   /* documents made so far: path -> struct bh_str */
-    struct bh_map admission_on, admission_off;
-    struct bh_link rqs;     /* struct bh_rq.link: under way */
-    struct bh_map rq_by_id; /* 8 bytes of the id -> struct bh_rq */
-    uint64_t next_id;
+    struct bh_resource *namespaces;
+    bool plugin_off[BH_PLUGIN__N];
+    struct bh_link rqs; /* struct bh_rq.link: under way */
+    struct bh_rq_slot *slots;
+    size_t slots_n, slots_cap;
+    uint32_t slot_free; /* the first free slot and 1, or 0 */
     size_t watches;
     struct bh_authn *authn;
     struct bh_frontend *front; /* NULL until bh_apiserver_listen() */
@@ -62,7 +87,10 @@ struct bh_resource *bh_resource_find(struct bh_apiserver *srv, struct bh_str gro
 /* The namespace object as published or accepted; NULL when it does not exist. */
 struct bh_obj *bh_namespace_head(struct bh_apiserver *srv, struct bh_str name);
 bool bh_gate_on(struct bh_apiserver *srv, const char *name);
-bool bh_admission_on(const struct bh_apiserver *srv, const char *plugin, bool by_default);
+static inline bool bh_admission_on(const struct bh_apiserver *srv, enum bh_plugin plugin)
+{
+    return !srv->plugin_off[plugin];
+}
 bool bh_version_served(const struct bh_apiserver *srv, const struct bh_kind *k);
 struct bh_time bh_server_now(const struct bh_apiserver *srv);
 /* Fills rq->env from the request. */

@@ -71,6 +71,7 @@ struct bh_wc_res *bh_wc_add(struct bh_wc *wc, const struct bh_kind *hub, struct 
     res->hub = hub;
     res->prefix = bh_s(bh_strdup_c(prefix));
     res->floor = wc->rv;
+    bh_list_init(&res->all);
     if (wc->n == wc->cap) {
         wc->cap = wc->cap ? wc->cap * 2 : 64;
         wc->res = bh_realloc(wc->res, wc->cap * sizeof(struct bh_wc_res *));
@@ -92,10 +93,10 @@ uint64_t bh_wc_rv(const struct bh_wc *wc)
     return wc->rv;
 }
 
-static void set_entry(struct bh_wc_res *res, struct bh_str key, struct bh_obj *obj)
+/* e: the entry that key has, or NULL. */
+static void set_entry(struct bh_wc_res *res, struct bh_wc_entry *e, struct bh_str key,
+                      struct bh_obj *obj)
 {
-    struct bh_wc_entry *e = bh_map_get(&res->wc->by_key, key);
-
     if (e) {
         (void)bh_obj_unref(e->obj);
         e->obj = obj;
@@ -111,7 +112,7 @@ static void set_entry(struct bh_wc_res *res, struct bh_str key, struct bh_obj *o
 
 void bh_wc_load(struct bh_wc_res *res, struct bh_str key, struct bh_obj *obj)
 {
-    set_entry(res, key, obj);
+    set_entry(res, bh_map_get(&res->wc->by_key, key), key, obj);
     if (obj->rv > res->changed)
         res->changed = obj->rv;
 }
@@ -202,7 +203,7 @@ void bh_wc_publish(struct bh_wc_res *res, struct bh_str key, bool deleted, struc
             entry_free(e);
         }
     } else {
-        set_entry(res, key, bh_obj_ref(obj));
+        set_entry(res, e, key, bh_obj_ref(obj));
     }
     push(res, &ev);
     /* A watcher may make the ring move, so it sees a copy, and this function keeps the objects

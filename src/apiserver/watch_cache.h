@@ -41,8 +41,10 @@ struct bh_wc_res {
     uint64_t floor;
     struct bh_wc_event *ring;
     size_t ring_cap, head, n;
-    struct bh_map buckets; /* bucket key -> struct bh_link list of watchers */
-    size_t watchers, by_index;
+    struct bh_link all;    /* watchers of every event */
+    struct bh_map buckets; /* bucket key -> struct bh_link list of the other watchers */
+    size_t watchers;
+    size_t by_index, by_ns, by_name; /* those in buckets */
     size_t readers; /* watches of them that look at the decoded form of every object */
 };
 

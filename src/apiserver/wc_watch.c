@@ -46,6 +46,21 @@ static struct bh_str key_of(const struct bh_wc_watcher *w, char *buf)
     return BH_S("*");
 }
 
+/* How many watchers are in buckets of the key's kind; NULL: in the list of all. */
+static size_t *count_of(struct bh_wc_res *res, struct bh_str key)
+{
+    switch (key.p[0]) {
+    case 'o':
+        return &res->by_name;
+    case 'i':
+        return &res->by_index;
+    case 's':
+        return &res->by_ns;
+    default:
+        return NULL;
+    }
+}
+
 size_t bh_wc_after(const struct bh_wc_res *res, uint64_t rv)
 {
     size_t lo = 0, hi = res->n;
@@ -79,8 +94,9 @@ static void deliver(struct bh_wc_watcher *w, const struct bh_wc_event *ev)
 int bh_wc_watch(struct bh_wc_res *res, struct bh_wc_watcher *w, uint64_t since, struct bh_err *err)
 {
     char buf[BUCKET_KEY_MAX];
-    struct bh_link *head;
+    struct bh_link *head = &res->all;
     struct bh_str key;
+    size_t *count;
 
     /* Who has seen the newest state misses nothing, whatever the window holds. */
     if (since < res->floor && since != res->wc->rv)
@@ -91,7 +107,11 @@ int bh_wc_watch(struct bh_wc_res *res, struct bh_wc_watcher *w, uint64_t since, 
     /* Joins first: the owner may end the watch inside an event, and then it has to be found in the
      * bucket. */
     key = key_of(w, buf);
-    head = bh_map_get(&res->buckets, key);
+    count = count_of(res, key);
+    if (count) {
+        ++*count;
+        head = bh_map_get(&res->buckets, key);
+    }
     if (!head) {
         head = bh_malloc(sizeof(*head));
         bh_list_init(head);
@@ -99,8 +119,6 @@ int bh_wc_watch(struct bh_wc_res *res, struct bh_wc_watcher *w, uint64_t since, 
     }
     bh_list_add_tail(head, &w->link);
     res->watchers++;
-    if (key.p == buf && buf[0] == 'i')
-        res->by_index++;
     for (size_t i = bh_wc_after(res, since); i < res->n && w->res; i++)
         deliver(w, bh_wc_at(res, i));
     return 0;
@@ -112,21 +130,33 @@ void bh_wc_unwatch(struct bh_wc_watcher *w)
     char buf[BUCKET_KEY_MAX];
     struct bh_str key;
     struct bh_link *head;
+    size_t *count;
 
     if (!res)
         return;
     if (res->wc->next == &w->link)
         res->wc->next = w->link.next;
     key = key_of(w, buf);
-    if (key.p == buf && buf[0] == 'i')
-        res->by_index--;
+    count = count_of(res, key);
     bh_list_del(&w->link);
     res->watchers--;
+    w->res = NULL;
+    if (!count)
+        return;
+    --*count;
     head = bh_map_get(&res->buckets, key);
     /* The head stays while events go out: the walk may stand on it. */
     if (head && bh_list_empty(head) && !res->wc->next)
         bh_free(bh_map_del(&res->buckets, key));
-    w->res = NULL;
+}
+
+static void dispatch_list(struct bh_wc_res *res, struct bh_link *head, const struct bh_wc_event *ev)
+{
+    for (struct bh_link *it = head->next; it != head; it = res->wc->next) {
+        res->wc->next = it->next;
+        deliver(bh_container(it, struct bh_wc_watcher, link), ev);
+    }
+    res->wc->next = NULL;
 }
 
 static void dispatch_bucket(struct bh_wc_res *res, struct bh_str key, const struct bh_wc_event *ev)
@@ -135,11 +165,7 @@ static void dispatch_bucket(struct bh_wc_res *res, struct bh_str key, const stru
 
     if (!head)
         return;
-    for (struct bh_link *it = head->next; it != head; it = res->wc->next) {
-        res->wc->next = it->next;
-        deliver(bh_container(it, struct bh_wc_watcher, link), ev);
-    }
-    res->wc->next = NULL;
+    dispatch_list(res, head, ev);
     if (bh_list_empty(head))
         bh_free(bh_map_del(&res->buckets, key));
 }
@@ -151,10 +177,11 @@ void bh_wc_dispatch(struct bh_wc_res *res, const struct bh_wc_event *ev)
 
     if (res->watchers == 0)
         return;
-    dispatch_bucket(res, BH_S("*"), ev);
-    if (ev->obj->ns.n > 0)
+    dispatch_list(res, &res->all, ev);
+    if (res->by_ns > 0 && ev->obj->ns.n > 0)
         dispatch_bucket(res, bucket_key(buf, 's', ev->obj->ns, none), ev);
-    dispatch_bucket(res, bucket_key(buf, 'o', ev->obj->ns, ev->obj->name), ev);
+    if (res->by_name > 0)
+        dispatch_bucket(res, bucket_key(buf, 'o', ev->obj->ns, ev->obj->name), ev);
     if (res->by_index > 0 && res->hub->n_indexed > 0) {
         BH_AUTO_ARENA a = bh_arena_new(0);
         struct bh_str now = bh_wc_field(ev->obj, res->hub->indexed[0], a);

@@ -382,16 +382,15 @@ bool bh_deletes_during_update(const struct bh_kind *hub, const void *obj, const 
 }
 
 /* Whether the new bytes say the same as the old ones, the version aside. */
-static bool same_bytes(const struct bh_obj *old, struct bh_str json)
+static bool same_bytes(const struct bh_obj *old, const struct bh_meta_v1_object_meta *m,
+                       struct bh_str json)
 {
-    ptrdiff_t hole = bh_str_find(json, BH_S("\"resourceVersion\":\"" BH_OBJ_RV_HOLE "\""));
-    size_t before = sizeof("\"resourceVersion\":\"") - 1;
+    size_t before = bh_obj_hole(old->kind, m, json);
     struct bh_str head, tail, otail;
     ptrdiff_t end;
 
-    if (hole < 0)
+    if (before == SIZE_MAX)
         return false;
-    before += (size_t)hole;
     head = bh_str_sub(json, 0, before);
     tail = bh_str_sub(json, before + sizeof(BH_OBJ_RV_HOLE) - 1, json.n);
     if (!bh_str_starts(old->json, head))
@@ -442,7 +441,7 @@ static bool encode_update(struct bh_rq *rq, const struct bh_update *u, void *h, 
     bool kept = keep_times(rq, m, bh_meta_const(hub, old), &saved);
 
     bh_obj_encode(hub, h, out);
-    if (same_bytes(u->old, bh_buf_str(out)))
+    if (same_bytes(u->old, m, bh_buf_str(out)))
         return true;
     if (kept) {
         for (size_t i = 0; i < m->managed_fields.n; i++)

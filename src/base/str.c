@@ -99,7 +99,8 @@ struct bh_str bh_str_cut(struct bh_str *s, char sep)
     return (struct bh_str){head.p, (size_t)at};
 }
 
-static uint64_t hash_key[2];
+/* Four random words: who sends keys cannot know which of them collide. */
+static uint64_t hash_key[4];
 static pthread_once_t hash_once = PTHREAD_ONCE_INIT;
 
 static void hash_seed(void)
@@ -108,62 +109,58 @@ static void hash_seed(void)
         struct timespec ts = {0};
 
         (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-        hash_key[0] = (uint64_t)ts.tv_nsec * 0x9e3779b97f4a7c15u;
-        hash_key[1] = (uint64_t)getpid() ^ (uint64_t)(uintptr_t)&ts;
+        for (size_t i = 0; i < BH_COUNT(hash_key); i++)
+            hash_key[i] = ((uint64_t)ts.tv_nsec + i) * 0x9e3779b97f4a7c15u;
+        hash_key[1] ^= (uint64_t)getpid() ^ (uint64_t)(uintptr_t)&ts;
     }
 }
 
-static inline uint64_t rotl(uint64_t x, int b)
+/* The two halves of the product, folded. */
+static inline uint64_t fold(uint64_t a, uint64_t b)
 {
-    return (x << b) | (x >> (64 - b));
+    __extension__ unsigned __int128 r = (unsigned __int128)a * b;
+
+    return (uint64_t)r ^ (uint64_t)(r >> 64);
 }
 
-struct sip {
-    uint64_t v0, v1, v2, v3;
-};
-
-static inline void sip_round(struct sip *s)
+static inline uint64_t load8(const char *p)
 {
-    s->v0 += s->v1;
-    s->v1 = rotl(s->v1, 13) ^ s->v0;
-    s->v0 = rotl(s->v0, 32);
-    s->v2 += s->v3;
-    s->v3 = rotl(s->v3, 16) ^ s->v2;
-    s->v0 += s->v3;
-    s->v3 = rotl(s->v3, 21) ^ s->v0;
-    s->v2 += s->v1;
-    s->v1 = rotl(s->v1, 17) ^ s->v2;
-    s->v2 = rotl(s->v2, 32);
+    uint64_t v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
 }
 
-uint64_t bh_str_hash(struct bh_str str)
+static inline uint64_t load4(const char *p)
 {
-    struct sip s;
-    uint64_t m = 0;
-    size_t i;
+    uint32_t v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+/* Sixteen bytes a multiplication, as Go hashes the keys of its maps. */
+uint64_t bh_str_hash(struct bh_str s)
+{
+    uint64_t h, a = 0, b = 0;
+    size_t left = s.n;
+    const char *p = s.p;
 
     (void)pthread_once(&hash_once, hash_seed);
-    s.v0 = 0x736f6d6570736575u ^ hash_key[0];
-    s.v1 = 0x646f72616e646f6du ^ hash_key[1];
-    s.v2 = 0x6c7967656e657261u ^ hash_key[0];
-    s.v3 = 0x7465646279746573u ^ hash_key[1];
-    for (i = 0; i + 8 <= str.n; i += 8) {
-        memcpy(&m, str.p + i, 8);
-        s.v3 ^= m;
-        sip_round(&s);
-        s.v0 ^= m;
+    h = hash_key[0] ^ s.n;
+    for (; left >= 16; p += 16, left -= 16)
+        h = fold(load8(p) ^ hash_key[1], load8(p + 8) ^ h);
+    if (left >= 8) {
+        a = load8(p);
+        b = load8(p + left - 8);
+    } else if (left >= 4) {
+        a = load4(p);
+        b = load4(p + left - 4);
+    } else if (left > 0) {
+        a = (uint64_t)(unsigned char)p[0] << 16 | (uint64_t)(unsigned char)p[left / 2] << 8 |
+            (unsigned char)p[left - 1];
     }
-    m = 0;
-    if (str.n > i)
-        memcpy(&m, str.p + i, str.n - i);
-    m |= (uint64_t)str.n << 56;
-    s.v3 ^= m;
-    sip_round(&s);
-    s.v0 ^= m;
-    s.v2 ^= 0xff;
-    for (int r = 0; r < 3; r++)
-        sip_round(&s);
-    return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
+    return fold(hash_key[2], fold(a ^ hash_key[1], b ^ h) ^ hash_key[3]);
 }
 
 bool bh_str_i64(struct bh_str s, int64_t min, int64_t max, int64_t *ret)

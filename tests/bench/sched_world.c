@@ -454,6 +454,8 @@ static void report(struct sched_world *w, const struct sample *a, const struct s
     sched_world_report(w, "latency_p50", bench_quantile(w->latency, w->latency_n, 0.5), "ms");
     sched_world_report(w, "latency_p99", bench_quantile(w->latency, w->latency_n, 0.99), "ms");
     sched_world_report(w, "cpu_per_pod", (b->cpu - a->cpu) / n * 1e6, "us");
+    if (w->store) /* the rest is the store's */
+        sched_world_report(w, "loop_cpu_per_pod", (b->thread - a->thread) / n * 1e6, "us");
     if (w->mem) {
         /* Turns are not inside callbacks. Time in which others had the processor is taken off. */
         user = b->user - a->user + (double)(b->st.turn_ns - a->st.turn_ns) * 1e-9;

@@ -2,6 +2,11 @@
  */
 #include "apiserver/validate/validate_int.h"
 
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/map.h"
+
+#include <pthread.h>
 #include <string.h>
 
 /* Feature gates: upstream's defaults of 1.36, except where a remark says so. Sorted by name. */
@@ -132,31 +137,71 @@ static const struct {
     {bh_rules_cluster, &bh_rules_cluster_n},   {bh_rules_networking, &bh_rules_networking_n},
 };
 
-const struct bh_rules *bh_rules_find(const struct bh_kind *k)
-{
-    const struct bh_kind *hub = bh_kind_hub(k);
-    const struct bh_rules *r = NULL;
+/* All that the tables hold for one kind: they are gone through once. */
+#define DEFAULTS_MAX 8
 
-    for (size_t i = 0; i < BH_COUNT(tables) && !r; i++)
-        r = find_in(tables[i].rules, *tables[i].n, hub);
-    return r;
+struct of_kind {
+    const struct bh_rules *rules;
+    void (*defaults[DEFAULTS_MAX])(const struct bh_rules_env *env, void *obj);
+    size_t defaults_n;
+};
+
+static struct bh_map by_kind; /* address of a struct bh_kind -> struct of_kind, for all of them */
+static pthread_once_t by_kind_once = PTHREAD_ONCE_INIT;
+
+static struct bh_str address(const struct bh_kind *const *k)
+{
+    return (struct bh_str){(const char *)k, sizeof(*k)};
 }
 
-static void default_in(const struct bh_default_rule *t, size_t n, const struct bh_rules_env *env,
-                       const struct bh_kind *k, void *obj)
+static void defaults_in(struct of_kind *o, const struct bh_default_rule *t, size_t n,
+                        const struct bh_kind *k)
 {
     for (size_t i = 0; i < n; i++)
-        if (bh_str_eqc(k->kind, t[i].kind) && bh_str_eqc(k->api_version, t[i].api_version))
-            t[i].fn(env, obj);
+        if (bh_str_eqc(k->kind, t[i].kind) && bh_str_eqc(k->api_version, t[i].api_version)) {
+            bh_assert(o->defaults_n < DEFAULTS_MAX);
+            o->defaults[o->defaults_n++] = t[i].fn;
+        }
+}
+
+static void read_tables(void)
+{
+    size_t n;
+    const struct bh_kind *const *kinds = bh_kinds(&n);
+
+    for (size_t i = 0; i < n; i++) {
+        struct of_kind *o = bh_calloc(1, sizeof(*o));
+
+        for (size_t t = 0; t < BH_COUNT(tables) && !o->rules; t++)
+            o->rules = find_in(tables[t].rules, *tables[t].n, bh_kind_hub(kinds[i]));
+        defaults_in(o, bh_defaults_resource, bh_defaults_resource_n, kinds[i]);
+        defaults_in(o, bh_defaults_core, bh_defaults_core_n, kinds[i]);
+        defaults_in(o, bh_defaults_storage, bh_defaults_storage_n, kinds[i]);
+        defaults_in(o, bh_defaults_workload, bh_defaults_workload_n, kinds[i]);
+        (void)bh_map_put(&by_kind, address(&kinds[i]), o);
+    }
+}
+
+static const struct of_kind *of_kind(const struct bh_kind *k)
+{
+    (void)pthread_once(&by_kind_once, read_tables);
+    return bh_map_get(&by_kind, address(&k));
+}
+
+const struct bh_rules *bh_rules_find(const struct bh_kind *k)
+{
+    const struct of_kind *o = of_kind(k);
+
+    return o ? o->rules : NULL;
 }
 
 void bh_rules_default(const struct bh_rules_env *env, const struct bh_kind *k, void *obj)
 {
+    const struct of_kind *o = of_kind(k);
+
     bh_msg_default(k->type, obj, env->a);
-    default_in(bh_defaults_resource, bh_defaults_resource_n, env, k, obj);
-    default_in(bh_defaults_core, bh_defaults_core_n, env, k, obj);
-    default_in(bh_defaults_storage, bh_defaults_storage_n, env, k, obj);
-    default_in(bh_defaults_workload, bh_defaults_workload_n, env, k, obj);
+    for (size_t i = 0; o && i < o->defaults_n; i++)
+        o->defaults[i](env, obj);
 }
 
 bool bh_rules_unconditional_update(const struct bh_kind *k)
