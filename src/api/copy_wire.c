@@ -90,7 +90,7 @@ static struct bh_str copy_raw(struct cw *c, struct bh_str s)
     return (struct bh_str){p, s.n};
 }
 
-static struct bh_time copy_time(struct bh_time t, bool micro)
+struct bh_time bh_time_wire(struct bh_time t, bool micro)
 {
     if (bh_time_is_zero(t))
         return t;
@@ -129,7 +129,8 @@ static void copy_elem(struct cw *c, const struct bh_field *f, void *dst, const v
         break;
     case BH_T_TIME:
     case BH_T_MICROTIME:
-        *(struct bh_time *)dst = copy_time(*(const struct bh_time *)src, f->type == BH_T_MICROTIME);
+        *(struct bh_time *)dst =
+            bh_time_wire(*(const struct bh_time *)src, f->type == BH_T_MICROTIME);
         break;
     case BH_T_INTORSTR:
         if (is->is_str)

@@ -1,5 +1,6 @@
 /* Copies against the way through text, for every kind, with values drawn at random. */
 #include "api/engine_int.h"
+#include "api/image.h"
 #include "base/test.h"
 
 #include <stdio.h>
@@ -170,10 +171,26 @@ static bool same_msg(const struct bh_type *t, const void *x, const void *y)
     return true;
 }
 
+/* The struct that is made while src is encoded, beside a text whose start then changes. */
+static bool same_image(const struct bh_kind *k, const void *src, struct bh_image *im,
+                       const void *want)
+{
+    BH_AUTO_BUF b = {0};
+    BH_AUTO_FREE void *made = NULL;
+    size_t moving;
+
+    bh_kind_encode_image(k, src, &b, im);
+    moving = b.n / 3;
+    made = bh_image_place(im, b.p, moving);
+    memset(b.p, '#', moving);
+    return same_msg(k->type, made, want);
+}
+
 BH_TEST(a_wire_copy_is_what_text_gives)
 {
     size_t n;
     const struct bh_kind *const *kinds = bh_kinds(&n);
+    struct bh_image im = {0};
 
     for (size_t i = 0; i < n; i++)
         for (uint64_t seed = 0; seed < 12; seed++) {
@@ -194,5 +211,9 @@ BH_TEST(a_wire_copy_is_what_text_gives)
             if (!same_msg(kinds[i]->type, copy, text))
                 bh_test_fail(__FILE__, __LINE__, "%.*s, seed %llu: the copy differs",
                              BH_SF(kinds[i]->kind), (unsigned long long)seed);
+            if (!same_image(kinds[i], src, &im, text))
+                bh_test_fail(__FILE__, __LINE__, "%.*s, seed %llu: the image differs",
+                             BH_SF(kinds[i]->kind), (unsigned long long)seed);
         }
+    bh_image_done(&im);
 }

@@ -97,6 +97,9 @@ void bh_elem_encode_json(const struct bh_field *f, const void *p, struct bh_buf 
 void bh_field_encode_json(const struct bh_field *f, const void *obj,
                           struct bh_buf *out); /* the whole value */
 
+/* What a time is after it was written and read. */
+struct bh_time bh_time_wire(struct bh_time t, bool micro);
+
 /* Decodes default text into a member; used for static defaults. */
 BH_MUST int bh_field_decode_json(const struct bh_field *f, struct bh_str json, void *obj,
                                  struct bh_arena *a, struct bh_err *err);

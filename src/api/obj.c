@@ -4,13 +4,15 @@
  *     struct bh_obj | label pairs | name, namespace, uid, label keys and values | slack | JSON
  *
  * The slack is what an assigned number is shorter than the hole: the JSON before it moves right by
- * that much. The decoded struct has an arena of its own and is published by compare-and-swap; who
- * loses the race throws its copy away.
+ * that much. The decoded struct is a block of its own, made while the object was encoded, or has an
+ * arena and is published by compare-and-swap; who loses the race throws its copy away. It points
+ * into the JSON, but for what moves.
  */
 #include "api/obj.h"
 
 #include "api/engine.h"
 #include "api/gen/meta_v1.h"
+#include "api/image.h"
 #include "api/obj_commit.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -240,7 +242,8 @@ size_t bh_obj_hole(const struct bh_kind *kind, const struct bh_meta_v1_object_me
 }
 
 struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json,
-                                  const struct bh_meta_v1_object_meta *meta)
+                                  const struct bh_meta_v1_object_meta *meta,
+                                  const struct bh_image *im)
 {
     size_t hole = bh_obj_hole(kind, meta, json);
     struct bh_obj *o;
@@ -256,22 +259,9 @@ struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json
     bh_assert(hole < UINT32_MAX);
     o = build(kind, &p, piece);
     o->hole = (uint32_t)hole;
+    if (im)
+        o->decoded = bh_image_place(im, o->json.p, hole + 1);
     return o;
-}
-
-void bh_obj_set_struct(struct bh_obj *o, const void *msg)
-{
-    struct bh_arena *a;
-
-    bh_assert(o->rv == 0);
-    if (o->decoded)
-        return;
-    a = bh_arena_new(0);
-    o->decoded = bh_msg_dup_wire(o->kind->type, msg, a);
-    o->arena = a;
-    if (o->kind->meta_off != UINT32_MAX)
-        ((struct bh_meta_v1_object_meta *)(void *)((char *)o->decoded + o->kind->meta_off))
-            ->resource_version = BH_S(BH_OBJ_RV_HOLE);
 }
 
 /* The digits of v and a NUL; returns how many. buf has 24 bytes. */
@@ -305,39 +295,31 @@ void bh_obj_assign(struct bh_obj *o, uint64_t rv)
     if (o->decoded) {
         struct bh_meta_v1_object_meta *m = (void *)((char *)o->decoded + o->kind->meta_off);
 
-        m->resource_version = bh_str_dup(o->arena, bh_s(number));
+        m->resource_version = bh_str_sub(o->json, before, before + n);
     }
 }
 
-static void encode_as(const struct bh_kind *kind, const void *msg, const struct bh_str *rv,
-                      struct bh_buf *out)
+void bh_obj_encode(const struct bh_kind *kind, const void *msg, struct bh_buf *out,
+                   struct bh_image *im)
 {
     _Alignas(max_align_t) char here[2048]; /* most kinds' own struct */
     BH_AUTO_FREE void *larger = NULL;
     void *copy = here;
 
-    if (!rv || kind->meta_off == UINT32_MAX) {
-        bh_kind_encode_json(kind, msg, out);
-        return;
-    }
+    bh_assert(kind->meta_off != UINT32_MAX);
     if (kind->type->size > sizeof(here))
         copy = larger = bh_malloc(kind->type->size);
     memcpy(copy, msg, kind->type->size);
     ((struct bh_meta_v1_object_meta *)(void *)((char *)copy + kind->meta_off))->resource_version =
-        *rv;
-    bh_kind_encode_json(kind, copy, out);
-}
-
-void bh_obj_encode(const struct bh_kind *kind, const void *msg, struct bh_buf *out)
-{
-    encode_as(kind, msg, &BH_S(BH_OBJ_RV_HOLE), out);
+        BH_S(BH_OBJ_RV_HOLE);
+    bh_kind_encode_image(kind, copy, out, im);
 }
 
 struct bh_obj *bh_obj_from_struct(const struct bh_kind *kind, const void *msg, struct bh_err *err)
 {
     BH_AUTO_BUF b = {0};
 
-    encode_as(kind, msg, NULL, &b);
+    bh_kind_encode_json(kind, msg, &b);
     return bh_obj_new(kind, bh_buf_str(&b), 0, err);
 }
 
@@ -349,13 +331,21 @@ struct bh_obj *bh_obj_ref(const struct bh_obj *o)
     return m;
 }
 
+static void decoded_free(struct bh_obj *o)
+{
+    if (!o->arena)
+        bh_free(o->decoded);
+    o->arena = bh_arena_free(o->arena);
+    o->decoded = NULL;
+}
+
 struct bh_obj *bh_obj_unref(const struct bh_obj *o)
 {
     struct bh_obj *m = (struct bh_obj *)(uintptr_t)o;
 
     if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return NULL;
-    (void)bh_arena_free(m->arena);
+    decoded_free(m);
     bh_free(m);
     return NULL;
 }
@@ -365,8 +355,7 @@ void bh_obj_shed(struct bh_obj *o, int holds)
     /* Who holds no reference cannot get one but through the caller: the count does not grow now. */
     if (!o->decoded || o->lent || __atomic_load_n(&o->refs, __ATOMIC_ACQUIRE) > holds)
         return;
-    o->decoded = NULL;
-    o->arena = bh_arena_free(o->arena);
+    decoded_free(o);
 }
 
 const void *bh_obj_struct(const struct bh_obj *o)

@@ -26,10 +26,10 @@ struct bh_obj {
     bool deleting; /* metadata.deletionTimestamp is set */
     /* private */
     int refs;
-    bool lent; /* labels are the struct's: it stays */
+    bool lent;     /* labels are the struct's: it stays */
     uint32_t hole; /* pending: where the hole is in the JSON */
-    void *decoded;
-    void *arena;
+    void *decoded; /* strings are views of the JSON */
+    void *arena;   /* of what was decoded; NULL: it is a block of its own */
 };
 
 /* In bytes that are encoded before the commit, resourceVersion holds these twenty characters; the
@@ -47,10 +47,7 @@ BH_MUST struct bh_obj *bh_obj_new(const struct bh_kind *kind, struct bh_str json
  * times. The version is that of the JSON. */
 BH_MUST struct bh_obj *bh_obj_new_decoded(const struct bh_kind *kind, struct bh_str json,
                                           struct bh_err *err);
-/* Encodes msg (the kind's generated struct) with the hole as its resourceVersion, apiVersion and
- * kind set, into out. */
-void bh_obj_encode(const struct bh_kind *kind, const void *msg, struct bh_buf *out);
-/* Both at once, for objects that have their version: msg's own resourceVersion counts. */
+/* Of the kind's generated struct, for objects that have their version. */
 BH_MUST struct bh_obj *bh_obj_from_struct(const struct bh_kind *kind, const void *msg,
                                           struct bh_err *err);
 

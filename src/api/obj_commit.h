@@ -10,18 +10,36 @@
 
 struct bh_meta_v1_object_meta;
 
+/* The struct of an object that is being encoded, as bh_obj_encode() leaves it for the next call.
+ * Zero-initialised is valid; it keeps its memory until bh_image_done(). */
+struct bh_image {
+    char *p;
+    size_t n, cap;
+    /* Offsets of pointers, and of what they point to: in p, in the text. */
+    struct bh_image_ptr {
+        size_t slot, to;
+    } * links, *views;
+    size_t links_n, links_cap, views_n, views_cap;
+};
+void bh_image_clear(struct bh_image *im);
+void bh_image_done(struct bh_image *im);
+
+/* Encodes msg (the kind's generated struct) with the hole as its resourceVersion, apiVersion and
+ * kind set, into out. im (may be NULL) becomes what bh_obj_new_pending() makes the object's struct
+ * of. */
+void bh_obj_encode(const struct bh_kind *kind, const void *msg, struct bh_buf *out,
+                   struct bh_image *im);
 /* Where the hole begins in JSON that bh_obj_encode() made of an object with this metadata.
  * SIZE_MAX: there is none. */
 size_t bh_obj_hole(const struct bh_kind *kind, const struct bh_meta_v1_object_meta *meta,
                    struct bh_str json);
 
-/* json holds BH_OBJ_RV_HOLE as metadata.resourceVersion, meta is the metadata it was encoded from.
- * Both are copied. One reference is the caller's. */
+/* json as bh_obj_encode() made it of an object with this metadata. With im of the same encoding the
+ * object has its struct from the start: cheaper than decoding when it is sure to be asked for. All
+ * is copied. One reference is the caller's. */
 struct bh_obj *bh_obj_new_pending(const struct bh_kind *kind, struct bh_str json,
-                                  const struct bh_meta_v1_object_meta *meta);
-/* Gives a pending object its decoded form from msg, the struct that its JSON was encoded from:
- * cheaper than decoding when it is sure to be asked for. Copies msg. */
-void bh_obj_set_struct(struct bh_obj *o, const void *msg);
+                                  const struct bh_meta_v1_object_meta *meta,
+                                  const struct bh_image *im);
 /* Puts the number in. The caller knows that nobody else uses the object at this moment. rv > 0. */
 void bh_obj_assign(struct bh_obj *o, uint64_t rv);
 /* Gives the decoded struct back when nobody but the caller, who holds so many references, uses the

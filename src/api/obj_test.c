@@ -1,6 +1,5 @@
 /* Committed objects from bytes. */
 #include "api/gen/core_v1.h"
-#include "api/obj.h"
 #include "api/obj_commit.h"
 #include "base/buf.h"
 #include "base/test.h"
@@ -92,25 +91,39 @@ BH_TEST(obj_tells_its_version)
     BH_STREQ(o->json, "{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"12\"}}");
 }
 
-/* A struct that was asked for before the version was known stays what it was. */
-BH_TEST(obj_struct_of_a_pending_object_keeps)
+/* Whether it was decoded before it had its version, or made beside its JSON. */
+BH_TEST(a_struct_stays_right_when_its_object_gets_its_version)
 {
-    struct bh_core_v1_config_map cm = {.metadata = {.name = BH_S("a"), .namespace = BH_S("ns")}};
-    struct bh_str_pair pair = {BH_S("key"), BH_S("value")};
-    const struct bh_core_v1_config_map *got;
-    BH_AUTO_BUF json = {0};
-    struct bh_obj *o;
+    const struct bh_str_pair pair = {BH_S("b"), BH_S("two <words>")};
+    const struct bh_core_v1_config_map cm = {
+        .metadata = {.name = BH_S("some"),
+                     .namespace = BH_S("default"),
+                     .generate_name = BH_S("so"),
+                     .uid = BH_S("8a4e7a2e-0000-4000-8000-000000000000"),
+                     .labels = {(struct bh_str_pair *)(uintptr_t)&pair, 1}}};
 
-    cm.data = (struct bh_str_map){&pair, 1};
-    bh_obj_encode(&bh_core_v1_config_map_kind, &cm, &json);
-    o = bh_obj_new_pending(&bh_core_v1_config_map_kind, bh_buf_str(&json), &cm.metadata);
-    got = bh_obj_struct(o);
-    bh_obj_assign(o, 17);
-    BH_CHECK(bh_obj_struct(o) == got);
-    BH_STREQ(got->metadata.name, "a");
-    BH_STREQ(got->metadata.namespace, "ns");
-    BH_STREQ(got->metadata.resource_version, "17");
-    BH_EQ(got->data.n, 1);
-    BH_STREQ(got->data.p[0].value, "value");
-    bh_obj_unref(o);
+    for (int made = 0; made < 2; made++) {
+        struct bh_image im = {0};
+        BH_AUTO_BUF json = {0};
+        BH_AUTO_OBJ *o = NULL;
+        const struct bh_core_v1_config_map *c;
+
+        bh_obj_encode(&bh_core_v1_config_map_kind, &cm, &json, &im);
+        o = bh_obj_new_pending(&bh_core_v1_config_map_kind, bh_buf_str(&json), &cm.metadata,
+                               made ? &im : NULL);
+        c = bh_obj_struct(o);
+        BH_STREQ(c->metadata.name, "some");
+        bh_obj_assign(o, 4711);
+        BH_CHECK(bh_obj_struct(o) == c);
+        BH_STREQ(c->metadata.name, "some");
+        BH_STREQ(c->metadata.generate_name, "so");
+        BH_STREQ(c->metadata.namespace, "default");
+        BH_STREQ(c->metadata.uid, "8a4e7a2e-0000-4000-8000-000000000000");
+        BH_STREQ(c->metadata.resource_version, "4711");
+        BH_STREQ(c->metadata.labels.p[0].value, "two <words>");
+        BH_CHECK(bh_str_find(o->json, BH_S("\"resourceVersion\":\"4711\"")) > 0);
+        bh_obj_shed(o, 1);
+        BH_STREQ(((const struct bh_core_v1_config_map *)bh_obj_struct(o))->metadata.name, "some");
+        bh_image_done(&im);
+    }
 }

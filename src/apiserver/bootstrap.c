@@ -154,10 +154,11 @@ void bh_expire_events(struct bh_apiserver *srv)
             const struct bh_core_v1_event *ev = bh_obj_struct(head);
             BH_AUTO_BUF b = {0};
 
-            bh_obj_encode(res->hub, ev, &b);
-            if (bh_pipeline_submit(srv->pipe, BH_STORE_DELETE, res->wc, key,
-                                   bh_obj_new_pending(res->hub, bh_buf_str(&b), &ev->metadata),
-                                   NULL, NULL, NULL) < 0)
+            bh_obj_encode(res->hub, ev, &b, NULL);
+            if (bh_pipeline_submit(
+                    srv->pipe, BH_STORE_DELETE, res->wc, key,
+                    bh_obj_new_pending(res->hub, bh_buf_str(&b), &ev->metadata, NULL), NULL, NULL,
+                    NULL) < 0)
                 n = i + 1; /* the queue is full: the next round goes on */
         }
     }

@@ -72,12 +72,12 @@ static int submit(struct rig *r, enum bh_store_op op, const char *name, const ch
     w->r = r;
     w->name = name;
     cm.data = (struct bh_str_map){&pair, 1};
-    bh_obj_encode(&bh_core_v1_config_map_kind, &cm, &json);
+    bh_obj_encode(&bh_core_v1_config_map_kind, &cm, &json, NULL);
     (void)snprintf(key, sizeof(key), "/registry/configmaps/ns/%s", name);
     return bh_pipeline_submit(
         r->p, op, r->res, bh_s(key),
-        bh_obj_new_pending(&bh_core_v1_config_map_kind, bh_buf_str(&json), &cm.metadata), done, w,
-        NULL);
+        bh_obj_new_pending(&bh_core_v1_config_map_kind, bh_buf_str(&json), &cm.metadata, NULL),
+        done, w, NULL);
 }
 
 static struct bh_obj *head(struct rig *r, const char *name)

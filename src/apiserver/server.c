@@ -464,6 +464,7 @@ struct bh_apiserver *bh_apiserver_free(struct bh_apiserver *srv)
     srv->kubelet_tls = bh_tls_unref(srv->kubelet_tls);
     srv->metrics = bh_metrics_free(srv->metrics);
     bh_buf_done(&srv->scratch);
+    bh_image_done(&srv->image);
     bh_map_done(&srv->resources);
     bh_map_done(&srv->hidden);
     bh_map_done(&srv->gates);

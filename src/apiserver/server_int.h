@@ -2,6 +2,7 @@
 #ifndef BH_APISERVER_SERVER_INT_H
 #define BH_APISERVER_SERVER_INT_H
 
+#include "api/obj_commit.h"
 #include "apiserver/apiserver.h"
 #include "apiserver/pipeline.h"
 #include "apiserver/rq.h"
@@ -70,6 +71,7 @@ struct bh_apiserver {
     struct bh_kubelet_files kubelet_files;
     struct bh_metrics *metrics;
     struct bh_buf scratch; /* memory for the next object to be encoded */
+    struct bh_image image; /* and for its struct */
     bh_authorize_fn authorize;
     void *authorize_arg;
     bool always_allow;

@@ -119,20 +119,26 @@ static void write_created(void *arg, struct bh_obj *obj, const struct bh_err *er
     answer_committed(arg, 201, obj, err);
 }
 
-/* json: of hub_obj, as bh_obj_encode() gives it. */
-static int submit_json(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
-                       const void *hub_obj, const struct bh_buf *json, bh_pipeline_done done,
-                       void *arg)
+/* Where an object is encoded. */
+struct encoded {
+    struct bh_buf json;
+    struct bh_image image;
+};
+
+/* enc: of hub_obj, as encode() gives it. */
+static int submit_encoded(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
+                          const void *hub_obj, const struct encoded *enc, bh_pipeline_done done,
+                          void *arg)
 {
+    const struct bh_buf *json = &enc->json;
     const struct bh_meta_v1_object_meta *m = bh_meta_const(res->hub, hub_obj);
     struct bh_obj *obj;
     struct bh_err err = {0};
 
     if (json->overflow || json->n > BH_OBJECT_BYTES_MAX)
         return bh_fail_plain(rq, "etcdserver: request is too large");
-    obj = bh_obj_new_pending(res->hub, bh_buf_str(json), m);
-    if (res->wc->readers > 0) /* it will be asked for, once for all of them */
-        bh_obj_set_struct(obj, hub_obj);
+    obj = bh_obj_new_pending(res->hub, bh_buf_str(json), m,
+                             res->wc->readers > 0 ? &enc->image : NULL);
     if (bh_pipeline_submit(rq->srv->pipe, op, res->wc, bh_rq_key(rq, res, m->namespace, m->name),
                            obj, done, arg, &err) < 0) {
         int r = bh_fail_err(rq, &err);
@@ -143,39 +149,51 @@ static int submit_json(struct bh_rq *rq, enum bh_store_op op, struct bh_resource
     return 0;
 }
 
-/* Objects mostly take less: the server keeps a buffer of that size, and one that has grown beyond
- * is given back. */
+/* Objects mostly take less: the server keeps buffers of that size, and those that have grown beyond
+ * are given back. */
 #define SCRATCH_BYTES 16384
 
-static struct bh_buf scratch_take(struct bh_apiserver *srv)
+static struct encoded scratch_take(struct bh_apiserver *srv)
 {
-    struct bh_buf b = srv->scratch;
+    struct encoded e = {srv->scratch, srv->image};
 
     srv->scratch = (struct bh_buf){0};
-    b.max = BH_OBJECT_BYTES_MAX + 1;
-    bh_buf_clear(&b);
-    bh_buf_reserve(&b, SCRATCH_BYTES - 1);
-    return b;
+    srv->image = (struct bh_image){0};
+    e.json.max = BH_OBJECT_BYTES_MAX + 1;
+    bh_buf_clear(&e.json);
+    bh_buf_reserve(&e.json, SCRATCH_BYTES - 1);
+    return e;
 }
 
-static void scratch_give(struct bh_apiserver *srv, struct bh_buf *b)
+static void scratch_give(struct bh_apiserver *srv, struct encoded *e)
 {
-    if (srv->scratch.p || b->cap > SCRATCH_BYTES)
-        bh_buf_done(b);
+    if (srv->scratch.p || e->json.cap > SCRATCH_BYTES)
+        bh_buf_done(&e->json);
     else
-        srv->scratch = *b;
+        srv->scratch = e->json;
+    if (srv->image.p || e->image.cap > SCRATCH_BYTES)
+        bh_image_done(&e->image);
+    else
+        srv->image = e->image;
+}
+
+/* With the struct when somebody will ask for it, once for all of them. */
+static void encode(const struct bh_resource *res, const void *h, struct encoded *e)
+{
+    bh_buf_clear(&e->json);
+    bh_obj_encode(res->hub, h, &e->json, res->wc->readers > 0 ? &e->image : NULL);
 }
 
 int bh_write_submit_then(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
                          const void *hub_obj, bh_pipeline_done done, void *arg)
 {
     struct bh_apiserver *srv = rq->srv;
-    struct bh_buf json = scratch_take(srv);
+    struct encoded enc = scratch_take(srv);
     int r;
 
-    bh_obj_encode(res->hub, hub_obj, &json);
-    r = submit_json(rq, op, res, hub_obj, &json, done, arg);
-    scratch_give(srv, &json);
+    encode(res, hub_obj, &enc);
+    r = submit_encoded(rq, op, res, hub_obj, &enc, done, arg);
+    scratch_give(srv, &enc);
     return r;
 }
 
@@ -433,21 +451,20 @@ static bool keep_times(struct bh_rq *rq, struct bh_meta_v1_object_meta *m,
 
 /* Encodes h; true when that says the same as what is stored. */
 static bool encode_update(struct bh_rq *rq, const struct bh_update *u, void *h, const void *old,
-                          struct bh_buf *out)
+                          struct encoded *enc)
 {
     const struct bh_kind *hub = rq->res->hub;
     struct bh_meta_v1_object_meta *m = bh_meta_of(hub, h);
     struct bh_time *saved = NULL;
     bool kept = keep_times(rq, m, bh_meta_const(hub, old), &saved);
 
-    bh_obj_encode(hub, h, out);
-    if (same_bytes(u->old, m, bh_buf_str(out)))
+    encode(rq->res, h, enc);
+    if (same_bytes(u->old, m, bh_buf_str(&enc->json)))
         return true;
     if (kept) {
         for (size_t i = 0; i < m->managed_fields.n; i++)
             m->managed_fields.p[i].time = saved[i];
-        bh_buf_clear(out);
-        bh_obj_encode(hub, h, out);
+        encode(rq->res, h, enc);
     }
     return false;
 }
@@ -490,9 +507,9 @@ static struct emptied *emptied_new(struct bh_rq *rq, const struct bh_kind *hub, 
     return e;
 }
 
-/* json: an empty buffer to encode into. */
+/* enc: where to encode. */
 static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h, const void *old,
-                           struct bh_buf *json)
+                           struct encoded *enc)
 {
     const struct bh_kind *hub = rq->res->hub;
     int r;
@@ -513,7 +530,7 @@ static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h,
     if (rq->dry_run) {
         BH_AUTO_OBJ *dry = NULL;
 
-        (void)encode_update(rq, u, h, old, json);
+        (void)encode_update(rq, u, h, old, enc);
         bh_meta_of(hub, h)->resource_version = bh_meta_const(hub, old)->resource_version;
         dry = bh_write_dry(rq, hub, h);
         if (!dry)
@@ -521,12 +538,12 @@ static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h,
         bh_rq_answer_obj(rq, 200, dry);
         return 0;
     }
-    if (encode_update(rq, u, h, old, json)) {
+    if (encode_update(rq, u, h, old, enc)) {
         r = answer_unchanged(rq, u);
         if (r <= 0)
             return r;
     }
-    return submit_json(rq, BH_STORE_UPDATE, rq->res, h, json, bh_write_answered, rq);
+    return submit_encoded(rq, BH_STORE_UPDATE, rq->res, h, enc, bh_write_answered, rq);
 }
 
 /* What is owned is what was asked for, before the rules of the kind took part of it back: on the
@@ -644,7 +661,7 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
     struct bh_str version, uid;
     struct bh_apiserver *srv = rq->srv;
     void *h = NULL, *given = u->sub.n == 0 ? copy_for_status(rq, u->obj) : NULL;
-    struct bh_buf json;
+    struct encoded enc;
     int r;
 
     bh_rq_env(rq, u->verb);
@@ -676,8 +693,8 @@ int bh_write_update(struct bh_rq *rq, const struct bh_update *u)
         r = add_status(rq, given, &h);
     if (r < 0)
         return r;
-    json = scratch_take(srv);
-    r = update_prepared(rq, u, h, old, &json); /* which may end the request */
-    scratch_give(srv, &json);
+    enc = scratch_take(srv);
+    r = update_prepared(rq, u, h, old, &enc); /* which may end the request */
+    scratch_give(srv, &enc);
     return r;
 }

@@ -528,14 +528,35 @@ static bool kept(struct bh_str s)
            !(n >= 3 && !digit(&p, n - 1) && !digit(&p, n - 2) && !digit(&p, n - 3));
 }
 
+bool bh_quantity_is_canonical(struct bh_str s)
+{
+    uint32_t v = 0;
+    size_t i = 0;
+    bool binary;
+
+    for (; i < s.n && i < 9 && s.p[i] >= '0' && s.p[i] <= '9'; i++)
+        v = v * 10 + (uint32_t)(s.p[i] - '0');
+    if (i == 0 || s.p[0] == '0')
+        return bh_str_eqc(s, "0");
+    binary = s.n - i == 2 && s.p[i + 1] == 'i' && strchr("KMG", s.p[i]) && s.p[i];
+    if (binary)
+        return v % 1024 != 0;
+    return (s.n == i || (s.n - i == 1 && strchr("mkMG", s.p[i]) && s.p[i])) && v % 1000 != 0;
+}
+
 int bh_quantity_canonical(struct bh_arena *a, struct bh_str s, struct bh_str *ret,
                           struct bh_err *err)
 {
     char buf[BH_Q_BUF];
     struct bh_quantity q;
     struct bh_str text;
-    int r = bh_quantity_parse(bh_str_trim(s), &q, err);
+    int r;
 
+    if (bh_quantity_is_canonical(s)) {
+        *ret = s;
+        return 0;
+    }
+    r = bh_quantity_parse(bh_str_trim(s), &q, err);
     if (r < 0)
         return r;
     if (kept(bh_str_trim(s))) {

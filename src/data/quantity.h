@@ -35,6 +35,8 @@ struct bh_quantity bh_quantity_milli(int64_t milli, enum bh_quantity_format f);
 /* Canonical form, as upstream writes it; the view points into buf of BH_Q_BUF bytes. */
 struct bh_str bh_quantity_fmt(struct bh_quantity q, char *buf);
 struct bh_str bh_quantity_str(struct bh_arena *a, struct bh_quantity q);
+/* s is its own canonical form, as can be told at a glance: false says nothing. */
+bool bh_quantity_is_canonical(struct bh_str s);
 /* Parses and formats: what an API server stores for the JSON string s (blanks around are dropped).
  */
 BH_MUST int bh_quantity_canonical(struct bh_arena *a, struct bh_str s, struct bh_str *ret,

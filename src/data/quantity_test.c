@@ -194,3 +194,29 @@ BH_TEST(quantity_values_round_up)
     BH_CHECK(bh_quantity_double(q("1500m")) == 1.5);
     BH_CHECK(bh_quantity_double(q("1Gi")) == 1073741824.0);
 }
+
+BH_TEST(what_looks_canonical_is)
+{
+    static const char *const suffixes[] = {"",   "m",  "k", "M",   "G",  "T", "Ki", "Mi",
+                                           "Gi", "Ti", "i", "KiB", "e3", "%", "n"};
+    static const uint32_t numbers[] = {0,    1,    9,     10,     100,    110,       999,
+                                       1000, 1023, 1024,  1500,   2048,   4096,      100000,
+                                       1001, 5120, 32768, 123456, 999999, 999999999, 1000000000};
+    size_t told = 0;
+
+    for (size_t i = 0; i < BH_COUNT(numbers); i++)
+        for (size_t k = 0; k < BH_COUNT(suffixes); k++)
+            for (int zero = 0; zero < 2; zero++) {
+                char buf[BH_Q_BUF], text[32];
+                struct bh_quantity q;
+
+                snprintf(text, sizeof(text), "%s%u%s", zero ? "0" : "", (unsigned)numbers[i],
+                         suffixes[k]);
+                if (!bh_quantity_is_canonical(bh_s(text)))
+                    continue;
+                told++;
+                BH_EQ(bh_quantity_parse(bh_s(text), &q, NULL), 0);
+                BH_STREQ(bh_quantity_fmt(q, buf), text);
+            }
+    BH_CHECK(told > 100);
+}

@@ -8,6 +8,7 @@
 #include "api/gen/core_v1.h"
 #include "api/gen/meta_v1.h"
 #include "api/gen/resource_v1.h"
+#include "api/obj_commit.h"
 #include "api/patch.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -151,7 +152,7 @@ static struct bh_obj *put_struct(struct mem_api *m, struct mem_kind *mk, const v
 {
     BH_AUTO_BUF b = {0};
 
-    bh_obj_encode(mk->kind, msg, &b);
+    bh_obj_encode(mk->kind, msg, &b, NULL);
     return put(m, mk, bh_buf_str(&b));
 }
 
