@@ -90,6 +90,8 @@ static inline void bh_putc(struct bh_buf *b, char c)
         bh_buf_addc(b, c);
 }
 
+/* JSON holds its bytes as they are. */
+bool bh_str_is_plain(struct bh_str s);
 /* A string with its quotes: bh_json_write_str() with a fast path. */
 void bh_enc_str(struct bh_buf *out, struct bh_str s);
 /* One value of the element type as JSON. */

@@ -118,15 +118,18 @@ static void put(struct ctx *c, struct bh_fset **s, const struct bh_pe *pe, bool 
 
 /* The very same value, parts that are shared included: a write of a status keeps the rest as it is.
  * False says nothing. */
-static bool same_bytes(const struct bh_field *f, const void *l, const void *r)
+static inline bool same_bytes(const struct bh_field *f, const void *l, const void *r)
 {
     const void *p = bh_cat(l, f->off), *q = bh_cat(r, f->off);
     size_t n = f->shape != BH_ONE ? sizeof(struct bh_vec)
                : bh_is_ptr_msg(f) ? sizeof(void *)
                                   : f->elem_size;
+    /* Strings, lists and pointers nearly always: not worth a call. */
+    bool same = n == 16  ? memcmp(p, q, 16) == 0
+                : n == 8 ? memcmp(p, q, 8) == 0
+                         : memcmp(p, q, n) == 0;
 
-    return memcmp(p, q, n) == 0 &&
-           (f->off_has == UINT32_MAX || bh_get_has(l, f) == bh_get_has(r, f));
+    return same && (f->off_has == UINT32_MAX || bh_get_has(l, f) == bh_get_has(r, f));
 }
 
 /* Compares one place and files the result under pe in lv. */
@@ -144,6 +147,8 @@ static void differ_members(struct ctx *c, const struct bh_type *t, const void *l
                            lv);
             continue;
         }
+        if (!(f->flags & BH_F_ALWAYS) && (!l || bh_field_none(f, l)) && (!r || bh_field_none(f, r)))
+            continue; /* absent on both sides */
         if (l && r && same_bytes(f, l, r))
             continue;
         struct val x = field_val(f, l), y = field_val(f, r);

@@ -1,4 +1,5 @@
 /* Sets of field paths: a trie of sorted arrays. */
+#include "api/engine_int.h"
 #include "api/fset_int.h"
 
 #include <string.h>
@@ -306,26 +307,89 @@ static void pe_text(const struct bh_pe *pe, struct bh_buf *out)
     }
 }
 
+/* A number that is written as it stands. */
+static bool plain_number(struct bh_str s)
+{
+    size_t i = 0;
+
+    while (i < s.n && s.p[i] >= '0' && s.p[i] <= '9')
+        i++;
+    return i == s.n && s.n > 0 && s.n < 16;
+}
+
+/* A key of plain strings and numbers, nearly every one. */
+static bool plain_key(const struct bh_jv *v)
+{
+    for (size_t i = 0; i < v->n_members; i++) {
+        const struct bh_jv_member *m = &v->members[i];
+
+        if (!bh_str_is_plain(m->key) ||
+            !(m->v.kind == BH_JSON_STR ? bh_str_is_plain(m->v.s)
+                                       : m->v.kind == BH_JSON_NUM && plain_number(m->v.s)))
+            return false;
+    }
+    return true;
+}
+
+static void put_str(struct bh_buf *out, struct bh_str s)
+{
+    if (s.n)
+        bh_put(out, s.p, s.n);
+}
+
+/* Quoted within its string. */
+static void put_plain_key(const struct bh_jv *v, struct bh_buf *out)
+{
+    bh_put(out, "\"k:{", 4);
+    for (size_t i = 0; i < v->n_members; i++) {
+        const struct bh_jv_member *m = &v->members[i];
+        bool str = m->v.kind == BH_JSON_STR;
+
+        if (i)
+            bh_putc(out, ',');
+        bh_put(out, "\\\"", 2);
+        put_str(out, m->key);
+        bh_put(out, "\\\":\\\"", str ? 5 : 3);
+        put_str(out, m->v.s);
+        bh_put(out, "\\\"", str ? 2 : 0);
+    }
+    bh_put(out, "}\"", 2);
+}
+
+/* pe as a string with its quotes. */
+static void put_pe(const struct bh_pe *pe, struct bh_buf *out, struct bh_buf *tmp)
+{
+    if (pe->kind == BH_PE_FIELD && bh_str_is_plain(pe->name)) {
+        bh_put(out, "\"f:", 3);
+        put_str(out, pe->name);
+        bh_putc(out, '"');
+    } else if (pe->kind == BH_PE_KEY && plain_key(&pe->v)) {
+        put_plain_key(&pe->v, out);
+    } else {
+        bh_buf_clear(tmp);
+        pe_text(pe, tmp);
+        bh_json_write_str(out, bh_buf_str(tmp));
+    }
+}
+
 static void encode(const struct bh_fset *s, bool self, struct bh_buf *out, struct bh_buf *tmp)
 {
     bool first = true;
 
-    bh_buf_addc(out, '{');
+    bh_putc(out, '{');
     if (self && !bh_fset_empty(s)) {
-        bh_buf_addz(out, "\".\":{}");
+        bh_put(out, "\".\":{}", 6);
         first = false;
     }
     for (size_t i = 0; s && i < s->n; i++) {
         if (!first)
-            bh_buf_addc(out, ',');
+            bh_putc(out, ',');
         first = false;
-        bh_buf_clear(tmp);
-        pe_text(&s->p[i].pe, tmp);
-        bh_json_write_str(out, bh_buf_str(tmp));
-        bh_buf_addc(out, ':');
+        put_pe(&s->p[i].pe, out, tmp);
+        bh_putc(out, ':');
         encode(s->p[i].below, s->p[i].member, out, tmp);
     }
-    bh_buf_addc(out, '}');
+    bh_putc(out, '}');
 }
 
 void bh_fset_encode(const struct bh_fset *s, struct bh_buf *out)

@@ -11,13 +11,18 @@ static const uint8_t special[256] = {
     [0 ... 0x1f] = 1, ['"'] = 1, ['\\'] = 1, ['<'] = 1, ['>'] = 1, ['&'] = 1, [0x80 ... 0xff] = 1,
 };
 
-void bh_enc_str(struct bh_buf *out, struct bh_str s)
+bool bh_str_is_plain(struct bh_str s)
 {
     size_t i = 0;
 
     while (i < s.n && !special[(unsigned char)s.p[i]])
         i++;
-    if (i < s.n) { /* the rare form */
+    return i == s.n;
+}
+
+void bh_enc_str(struct bh_buf *out, struct bh_str s)
+{
+    if (!bh_str_is_plain(s)) { /* the rare form */
         bh_json_write_str(out, s);
         return;
     }

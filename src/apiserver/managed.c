@@ -207,7 +207,7 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj, cons
                                            .subresource = sub,
                                            .time = bh_scale_time(rq)},
                                   .convert = &conv};
-    struct bh_fset *reset = NULL;
+    static const char *const reset[] = {"status"};
     bool given = sub.n == 0 && m->managed_fields.p, same;
     struct bh_err err = {0};
     int r;
@@ -241,9 +241,7 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj, cons
         return 0;
     }
     if (sub.n == 0 && has_sub(hub, "status") && !bh_rules_status_owned(hub)) {
-        if (bh_fset_decode(BH_S("{\"f:status\":{}}"), rq->a, &reset, &err) < 0)
-            return bh_fail_err(rq, &err);
-        u.reset = reset;
+        u.reset = bh_fset_of_paths(rq->a, reset, BH_COUNT(reset));
     }
     if (bh_managers_update(&managers, &u, rq->a, NULL, &err) < 0)
         return bh_fail_err(rq, &err);
