@@ -44,6 +44,6 @@ extern const char *bench_dir;     /* scratch directory, removed at the end */
 
 void bench_cluster(void);   /* start, memory, pod create to Running: a real `bulkhead up` */
 void bench_api(void);       /* durable creates, memory with 10,000 pods: `bulkhead apiserver` */
-void bench_scheduler(void); /* upstream's scheduler_perf cases, all in one process */
+void bench_scheduler(void); /* upstream's scheduler_perf cases, in one process and as processes */
 
 #endif

@@ -277,6 +277,7 @@ static const struct sched_case cases[] = {
      .nodes = 5000,
      .init = 1000,
      .pods = 10000,
+     .network = true,
      .requests = POD_REQUESTS},
     {.name = "SchedulingWithResourceClaimTemplate/2000pods_100nodes",
      .nodes = 100,
@@ -289,6 +290,7 @@ static const struct sched_case cases[] = {
      .devices = 10,
      .init = 2500,
      .pods = 2500,
+     .network = true,
      .devices_of_claim = ONE_DEVICE},
     {.name = "SchedulingWithResourceClaimTemplate/5000pods_5000nodes", /* ours */
      .nodes = 5000,
@@ -427,6 +429,7 @@ static const struct sched_case cases[] = {
      .init = 10000,
      .devices_of_claim = ONE_DEVICE,
      .api_only = true,
+     .network = true,
      .then = taints},
 };
 
@@ -452,12 +455,13 @@ static void run(const struct sched_case *k, enum sched_mode mode)
 void bench_scheduler(void)
 {
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        for (int mode = SCHED_API; mode <= SCHED_MEMORY; mode++) {
+        for (int mode = SCHED_API; mode <= SCHED_NETWORK; mode++) {
             char name[128];
 
             snprintf(name, sizeof(name), "%s/%s", cases[i].name,
-                     mode == SCHED_API ? "api" : "scheduler");
-            if (!bench_wanted(name) || (mode == SCHED_MEMORY && cases[i].api_only))
+                     sched_mode_name((enum sched_mode)mode));
+            if (!bench_wanted(name) || (mode == SCHED_MEMORY && cases[i].api_only) ||
+                (mode == SCHED_NETWORK && !cases[i].network))
                 continue;
             run(&cases[i], (enum sched_mode)mode);
         }

@@ -1,6 +1,7 @@
 /* One scheduler case: the cluster is made, pods are created in front of the scheduler, and what it
  * took is reported. Through the API server (in process, every write durable, controllers at work),
- * or with the API in memory, where the scheduler's own time shows. */
+ * through the network with each role a process, or with the API in memory, where the scheduler's
+ * own time shows. */
 #include "sched_world.h"
 
 #include <stdio.h>
@@ -20,10 +21,12 @@
 #include "dra/dra.h"
 #include "mem_api.h"
 #include "net/loop.h"
+#include "sched_net.h"
 #include "store/store.h"
 
-#define IN_FLIGHT 1000 /* creates of pods that are under way at a time */
-#define PODS_MAX  200000
+#define IN_FLIGHT  1000 /* creates of pods that are under way at a time */
+#define NET_FLIGHT 64   /* … over the network: as the load client that others are measured with */
+#define PODS_MAX   200000
 
 struct sched_world {
     const struct sched_case *k;
@@ -32,6 +35,7 @@ struct sched_world {
     struct bh_store *store;
     struct bh_apiserver *api;
     struct mem_api *mem;
+    struct sched_net *net;
     struct bh_client *admin, *sched, *ctl;
     struct bh_controllers *controllers;
     struct bh_scheduler *scheduler;
@@ -108,6 +112,8 @@ void sched_world_run(struct sched_world *w, double seconds)
 
 static uint64_t writes(const struct sched_world *w)
 {
+    if (w->net)
+        return sched_net_version(w->net);
     return w->store ? bh_store_rev(w->store) : mem_api_writes(w->mem);
 }
 
@@ -260,7 +266,7 @@ static void make_cluster(struct sched_world *w)
     for (size_t i = 0; i < k->nodes; i++)
         make_node(w, i);
     sched_world_wait(w);
-    for (size_t i = 0; w->api && i < k->nodes; i++)
+    for (size_t i = 0; w->mode != SCHED_MEMORY && i < k->nodes; i++)
         untaint_node(w, i);
     for (size_t i = 0; k->devices && i < k->nodes; i++)
         make_slice(w, i);
@@ -358,7 +364,7 @@ void sched_world_pods(struct sched_world *w, size_t from, size_t n, bool bound)
     w->created = w->bound = w->latency_n = 0;
     w->bound_wanted = bound;
     w->done = n == 0;
-    for (size_t i = 0; i < IN_FLIGHT && w->next < w->end; i++)
+    for (size_t i = 0; i < (w->net ? NET_FLIGHT : IN_FLIGHT) && w->next < w->end; i++)
         make_pod(w);
     if (!bench_wait(w->loop, &w->done, 60))
         bench_fail("%s: %zu of %zu pods have a node", w->k->name, w->bound, n);
@@ -418,6 +424,7 @@ static double cpu_now(clockid_t clock)
 struct sample {
     double wall, cpu, thread, user; /* seconds */
     uint64_t writes;
+    double role_cpu[SCHED_NET_ROLES];
     struct bh_scheduler_stats st;
     struct bh_dra_stats dra;
 };
@@ -430,20 +437,44 @@ static struct sample sample(struct sched_world *w)
                        .user = w->mem ? mem_api_user_seconds(w->mem) : 0,
                        .writes = writes(w)};
 
-    bh_scheduler_stats(w->scheduler, &x.st, &x.dra);
+    if (w->scheduler)
+        bh_scheduler_stats(w->scheduler, &x.st, &x.dra);
+    for (int i = 0; w->net && i < SCHED_NET_ROLES; i++)
+        x.role_cpu[i] = sched_net_cpu(w->net, (enum sched_net_role)i);
     return x;
+}
+
+const char *sched_mode_name(enum sched_mode mode)
+{
+    static const char *const names[] = {"api", "scheduler", "network"};
+
+    return names[mode];
 }
 
 void sched_world_report(struct sched_world *w, const char *what, double value, const char *unit)
 {
+    static const char *const over[] = {
+        "in one process through the real API server, every write durable",
+        "scheduler only: API in memory, nothing durable, no controllers",
+        "each role a process of its own, over HTTPS, every write durable"};
     char name[160];
 
-    snprintf(name, sizeof(name), "%s/%s/%s", w->k->name, w->mode == SCHED_API ? "api" : "scheduler",
-             what);
-    bench_report(name, value, unit,
-                 w->mode == SCHED_API
-                     ? "in one process through the real API server, every write durable"
-                     : "scheduler only: API in memory, nothing durable, no controllers");
+    snprintf(name, sizeof(name), "%s/%s/%s", w->k->name, sched_mode_name(w->mode), what);
+    bench_report(name, value, unit, over[w->mode]);
+}
+
+static void report_roles(struct sched_world *w, const struct sample *a, const struct sample *b)
+{
+    static const char *const names[] = {"apiserver", "scheduler", "controllers"};
+    char what[64];
+
+    for (int i = 0; i < SCHED_NET_ROLES; i++) {
+        snprintf(what, sizeof(what), "cpu_per_pod_%s", names[i]);
+        sched_world_report(w, what, (b->role_cpu[i] - a->role_cpu[i]) / (double)w->bound * 1e6,
+                           "us");
+        snprintf(what, sizeof(what), "memory_%s", names[i]);
+        sched_world_report(w, what, sched_net_rss_mib(w->net, (enum sched_net_role)i), "MiB");
+    }
 }
 
 static void report(struct sched_world *w, const struct sample *a, const struct sample *b)
@@ -453,7 +484,8 @@ static void report(struct sched_world *w, const struct sample *a, const struct s
     sched_world_report(w, "throughput", n / wall, "pods/s");
     sched_world_report(w, "latency_p50", bench_quantile(w->latency, w->latency_n, 0.5), "ms");
     sched_world_report(w, "latency_p99", bench_quantile(w->latency, w->latency_n, 0.99), "ms");
-    sched_world_report(w, "cpu_per_pod", (b->cpu - a->cpu) / n * 1e6, "us");
+    sched_world_report(w, w->net ? "cpu_per_pod_client" : "cpu_per_pod",
+                       (b->cpu - a->cpu) / n * 1e6, "us");
     if (w->store) /* the rest is the store's */
         sched_world_report(w, "loop_cpu_per_pod", (b->thread - a->thread) / n * 1e6, "us");
     if (w->mem) {
@@ -461,6 +493,11 @@ static void report(struct sched_world *w, const struct sample *a, const struct s
         user = b->user - a->user + (double)(b->st.turn_ns - a->st.turn_ns) * 1e-9;
         user *= (b->thread - a->thread) / wall;
         sched_world_report(w, "scheduler_cpu_per_pod", user / n * 1e6, "us");
+    }
+    if (w->net) {
+        report_roles(w, a, b);
+        sched_world_report(w, "writes_per_pod", (double)(b->writes - a->writes) / n, "durable");
+        return;
     }
     sched_world_report(w, "attempts_per_pod", (double)(b->st.attempts - a->st.attempts) / n, "");
     sched_world_report(w, "writes_per_pod", (double)(b->writes - a->writes) / n,
@@ -536,14 +573,19 @@ static void start(struct sched_world *w)
         bench_fail("%s", err.msg);
     if (w->mode == SCHED_API) {
         start_api(w);
+    } else if (w->mode == SCHED_NETWORK) {
+        w->net = sched_net_new(w->loop, &w->admin);
     } else {
         w->mem = mem_api_new(w->loop);
         w->admin = mem_api_client(w->mem, false);
         w->sched = mem_api_client(w->mem, true);
     }
     make_cluster(w);
-    w->scheduler = bh_scheduler_new(w->sched, &so, &err);
-    if (!w->scheduler)
+    if (w->net)
+        sched_net_start_roles(w->net);
+    else
+        w->scheduler = bh_scheduler_new(w->sched, &so, &err);
+    if (!w->net && !w->scheduler)
         bench_fail("%s", err.msg);
     w->pods = bh_informer_new(w->admin, &bh_core_v1_pod_kind, BH_S("default"), none, none, &ops, w);
 }
@@ -556,6 +598,7 @@ static void stop(struct sched_world *w)
     (void)bh_client_free(w->ctl);
     (void)bh_client_free(w->sched);
     (void)bh_client_free(w->admin);
+    w->net = sched_net_free(w->net);
     (void)bh_apiserver_free(w->api);
     (void)bh_store_free(w->store);
     (void)mem_api_free(w->mem);
@@ -569,7 +612,9 @@ static void wait_ready(struct sched_world *w)
     struct bh_scheduler_stats st;
 
     for (int i = 0; i < 600; i++) {
-        bh_scheduler_stats(w->scheduler, &st, NULL);
+        st.ready = w->net != NULL; /* as a process it makes the first pods wait */
+        if (w->scheduler)
+            bh_scheduler_stats(w->scheduler, &st, NULL);
         if (st.ready && bh_informer_synced(w->pods))
             return;
         sched_world_run(w, 0.1);

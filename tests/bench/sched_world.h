@@ -1,5 +1,5 @@
-/* What the scheduler's cases share: a cluster in this process with its objects, and the run of one
- * case in one of two modes. */
+/* What the scheduler's cases share: a cluster with its objects, and the run of one case in one of
+ * three modes. */
 #ifndef BH_BENCH_SCHED_WORLD_H
 #define BH_BENCH_SCHED_WORLD_H
 
@@ -25,12 +25,18 @@ struct sched_case {
     const char *requests;      /* of each pod's container; "%zu": number of the pod mod classes */
     size_t classes;            /* extended resources, a class each; 0: the one class */
     bool api_only;             /* it needs the controllers */
+    bool network;              /* also with each role a process of its own */
     void (*then)(struct sched_world *w); /* in place of the measurement of pods */
 };
 
-enum sched_mode { SCHED_API, SCHED_MEMORY };
+enum sched_mode {
+    SCHED_API,     /* one process, the real API server */
+    SCHED_MEMORY,  /* the scheduler alone */
+    SCHED_NETWORK, /* API server, scheduler, controllers and we: four processes, over HTTPS */
+};
 
-/* Runs a case in this process and reports; fails with a message. */
+const char *sched_mode_name(enum sched_mode mode);
+/* Runs a case and reports; fails with a message. */
 void sched_case_run(const struct sched_case *k, enum sched_mode mode);
 
 /* ---- for `then` ---- */
