@@ -112,6 +112,28 @@ static void print(struct bh_buf *b)
     (void)fwrite(b->p, 1, b->n, stdout);
 }
 
+/* What the devices of a claim take of the node's own resources, for the scheduler to count. */
+static void say_native(const struct run *r, const struct bh_obj *claim,
+                       const struct bh_resource_v1_allocation_result *alloc, struct bh_buf *b)
+{
+    struct bh_str_map m;
+    struct bh_err err;
+
+    if (bh_dra_native(r->m, claim->ns, claim->name, alloc, r->f.a, &m, &err) < 0) {
+        bh_buf_addf(b, "what it takes of the node cannot be told: %s\n", err.msg);
+        return;
+    }
+    for (size_t i = 0; i < m.n; i++)
+        bh_buf_addf(b, "%s%.*s %.*s",
+                    i ? ", "
+                      : bh_str_fmt(r->f.a, "%.*s/%.*s takes of the node: ", BH_SF(claim->ns),
+                                   BH_SF(claim->name))
+                            .p,
+                    BH_SF(m.p[i].key), BH_SF(m.p[i].value));
+    if (m.n)
+        bh_buf_addc(b, '\n');
+}
+
 static void say_allocated(const struct run *r, const struct bh_dra_result *res)
 {
     BH_AUTO_BUF b = {0};
@@ -147,6 +169,7 @@ static void say_allocated(const struct run *r, const struct bh_dra_result *res)
         if (d->results.n == 0)
             bh_buf_addf(&b, "%.*s/%.*s: no devices\n", BH_SF(r->objects[i]->obj->ns),
                         BH_SF(r->objects[i]->obj->name));
+        say_native(r, r->objects[i]->obj, &res->allocations[i], &b);
     }
     print(&b);
 }

@@ -145,6 +145,31 @@ BH_TEST(allocate_outputs)
     drop();
 }
 
+BH_TEST(allocate_tells_what_is_taken_of_the_node)
+{
+    BH_EQ(
+        run("{\"kind\":\"Node\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"node\"}}\n---\n"
+            "{\"kind\":\"DeviceClass\",\"apiVersion\":\"resource.k8s.io/"
+            "v1\",\"metadata\":{\"name\":"
+            "\"any\"}}\n---\n"
+            "{\"kind\":\"ResourceSlice\",\"apiVersion\":\"resource.k8s.io/v1\",\"metadata\":{"
+            "\"name\":\"s\"},\"spec\":{\"driver\":\"d\",\"pool\":{\"name\":\"p\",\"generation\":1,"
+            "\"resourceSliceCount\":1},\"nodeName\":\"node\",\"devices\":[{\"name\":\"a\","
+            "\"allowMultipleAllocations\":true,\"capacity\":{\"cores\":{\"value\":\"8\"}},"
+            "\"nodeAllocatableResourceMappings\":{\"cpu\":{\"capacityKey\":\"cores\","
+            "\"allocationMultiplier\":\"500m\"},\"memory\":{\"allocationMultiplier\":\"2Gi\"}}}]}}"
+            "\n"
+            "---\n"
+            "{\"kind\":\"ResourceClaim\",\"apiVersion\":\"resource.k8s.io/v1\",\"metadata\":{"
+            "\"name\":\"c\",\"namespace\":\"default\"},\"spec\":{\"devices\":{\"requests\":[{"
+            "\"name\":\"r\",\"exactly\":{\"deviceClassName\":\"any\",\"capacity\":{\"requests\":{"
+            "\"cores\":\"3\"}}}}]}}}\n",
+            ARGS("-o", "text")),
+        0);
+    BH_STREQ(bh_buf_str(&out), "default/c: request \"r\": d/p/a (3 cores)\n"
+                               "default/c takes of the node: cpu 1500m, memory 2Gi\n");
+}
+
 BH_TEST(allocate_complaints) /* file, line and field */
 {
     BH_AUTO_ARENA a = bh_arena_new(0);

@@ -9,11 +9,14 @@
 #include "api/obj.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/map.h"
 #include "cli/device_cmd.h"
 #include "cli/explain.h"
 #include "data/json.h"
 #include "dra/node_selector.h"
+#include "net/loop.h"
 #include "scheduler/ext_claim.h"
+#include "scheduler/scheduler.h"
 
 /* Nodes that are out of the question whatever their devices. */
 struct excluded {
@@ -249,6 +252,53 @@ static struct bh_str claims_exclude(const struct explain *x, const struct bh_obj
     return (struct bh_str){NULL, 0};
 }
 
+/* ---- the scheduler's own filters ---- */
+
+#define WATCH_MS 10000 /* so long may it take until the whole cluster is known */
+
+struct waiting {
+    struct bh_scheduler *s;
+    struct bh_loop *loop;
+    struct bh_timer again;
+    int64_t until_ns;
+};
+
+static void look(void *arg)
+{
+    struct waiting *w = arg;
+    struct bh_scheduler_stats st;
+
+    bh_scheduler_stats(w->s, &st, NULL);
+    if (st.ready || bh_loop_mono_ns(w->loop) >= w->until_ns)
+        bh_loop_stop(w->loop);
+    else
+        bh_timer_start(&w->again, 5);
+}
+
+/* What a scheduler that only looks says of the pod: node to reason, for nodes that it refuses
+ * because of anything but devices. One that may not read all it needs says nothing. */
+static void ask_scheduler(struct explain *x, struct bh_map *ret)
+{
+    struct bh_scheduler_opts o = {.observe = true};
+    struct waiting w = {.loop = x->api->loop};
+    struct bh_scheduler_refusal *v = NULL;
+    struct bh_err err;
+    size_t n = 0;
+
+    w.s = bh_scheduler_new(x->api->client, &o, &err);
+    if (!w.s)
+        return;
+    w.until_ns = bh_loop_mono_ns(w.loop) + (int64_t)WATCH_MS * 1000000;
+    bh_timer_init(&w.again, w.loop, look, &w);
+    bh_timer_start(&w.again, 1);
+    bh_loop_run(w.loop);
+    bh_timer_stop(&w.again);
+    (void)bh_scheduler_judge(w.s, x->subject->uid, x->api->a, &v, &n);
+    for (size_t i = 0; i < n; i++)
+        (void)bh_map_put(ret, v[i].node, &v[i].why);
+    (void)bh_scheduler_free(w.s);
+}
+
 static void exclude(struct explain *x, struct bh_str node, struct bh_str why)
 {
     struct excluded *e = NULL;
@@ -273,8 +323,11 @@ static int by_name(const void *a, const void *b)
 static int nodes_pick(struct explain *x, struct bh_err *err)
 {
     struct bh_str *nodes = bh_new_n(x->api->a, struct bh_str, x->api->nodes.n);
+    struct bh_map refused = {0};
     size_t n = 0;
 
+    if (x->pod && !x->pod->spec.node_name.n)
+        ask_scheduler(x, &refused);
     if (x->api->nodes.n > 1)
         qsort(x->api->nodes.p, x->api->nodes.n, sizeof(*x->api->nodes.p), by_name);
     for (size_t i = 0; i < x->api->nodes.n; i++) {
@@ -289,11 +342,15 @@ static int nodes_pick(struct explain *x, struct bh_err *err)
             why = plugin_serves(x, o);
         if (!why.n)
             why = claims_exclude(x, o);
+        if (!why.n && bh_map_get(&refused, o->name))
+            why = bh_str_fmt(x->api->a, "the scheduler: %.*s",
+                             BH_SF(*(const struct bh_str *)bh_map_get(&refused, o->name)));
         if (why.n)
             exclude(x, o->name, why);
         else
             nodes[n++] = o->name;
     }
+    bh_map_done(&refused);
     x->e.nodes = nodes;
     x->e.nodes_n = n;
     if (n + x->out_n == 0)

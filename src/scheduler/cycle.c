@@ -127,6 +127,16 @@ static void histogram(struct cycle *c, struct bh_buf *out)
         bh_buf_addc(out, '.');
 }
 
+struct bh_str sched_reasons(struct cycle *c)
+{
+    BH_AUTO_BUF b = {.max = 64u << 10};
+    struct bh_str all;
+
+    histogram(c, &b);
+    all = bh_str_dup(c->a, bh_buf_str(&b));
+    return all.n > 2 ? bh_str_sub(all, 2, all.n - 1) : all; /* ": … ." */
+}
+
 struct bh_str sched_message(struct cycle *c)
 {
     BH_AUTO_BUF b = {.max = 64u << 10};

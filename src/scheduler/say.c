@@ -62,6 +62,8 @@ void sched_say(struct bh_scheduler *s, struct spod *pod, const char *reason, str
 {
     uint64_t h = bh_str_hash(message) * 31 + bh_str_hash(bh_s(reason));
 
+    if (s->opts.observe)
+        return;
     if (pod->nominated)
         h = h * 31 + bh_str_hash(pod->nominated->name);
     h = h ? h : 1;
@@ -81,6 +83,6 @@ void sched_unnominate(struct bh_scheduler *s, struct spod *pod)
 {
     sched_denominate(s, pod);
     pod->said = 0;
-    if (!nomination_told(pod))
+    if (!nomination_told(pod) && !s->opts.observe)
         patch(s, pod, "", (struct bh_str){NULL, 0}, false);
 }

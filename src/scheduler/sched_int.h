@@ -557,6 +557,7 @@ int64_t sched_score_node(struct cycle *c, const struct snode *n);
 void sched_say(struct bh_scheduler *s, struct spod *pod, const char *reason, struct bh_str message,
                bool event);
 struct bh_str sched_message(struct cycle *c); /* of an attempt without a node */
+struct bh_str sched_reasons(struct cycle *c); /* what was counted: "1 Insufficient cpu, 2 …" */
 void sched_unnominate(struct bh_scheduler *s, struct spod *pod);
 
 /* ---- kinds.c: pods that ask for the same, and fit ---- */

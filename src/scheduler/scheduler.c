@@ -41,7 +41,7 @@ static void on_turn(void *arg)
 
 void sched_turn_soon(struct bh_scheduler *s)
 {
-    if (s->ready && !bh_timer_armed(&s->turn) && (s->active.n || s->backoff.n))
+    if (s->ready && !s->opts.observe && !bh_timer_armed(&s->turn) && (s->active.n || s->backoff.n))
         bh_timer_start_ns(&s->turn, 0);
 }
 

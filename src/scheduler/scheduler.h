@@ -7,6 +7,7 @@
 #define BH_SCHEDULER_SCHEDULER_H
 
 #include "base/err.h"
+#include "base/str.h"
 
 struct bh_client;
 struct bh_dra_stats;
@@ -24,6 +25,8 @@ struct bh_scheduler_opts {
     /* NULL: the default one, for pods whose schedulerName is "default-scheduler". Borrowed for the
      * life of the scheduler. */
     const struct bh_scheduler_config *config;
+    /* Follows the cluster for bh_scheduler_judge(), and neither places pods nor writes anything. */
+    bool observe;
 };
 
 /* Starts scheduling the pods of its profiles. opts is copied. */
@@ -41,6 +44,18 @@ struct bh_scheduler_stats {
 };
 void bh_scheduler_stats(const struct bh_scheduler *s, struct bh_scheduler_stats *ret,
                         struct bh_dra_stats *dra);
+
+/* Why this scheduler, that only observes, would not put the pod on the nodes that it knows: for
+ * each node that a filter refuses the words that the pod's status would have. What devices are
+ * missing for is not among them (the allocator tells that better), but what those that it would get
+ * take of the node is. In the arena. False: it does not know the pod, or not the whole cluster yet.
+ */
+struct bh_scheduler_refusal {
+    struct bh_str node, why;
+};
+struct bh_arena;
+bool bh_scheduler_judge(struct bh_scheduler *s, struct bh_str pod_uid, struct bh_arena *a,
+                        struct bh_scheduler_refusal **ret, size_t *ret_n);
 
 /* `bulkhead scheduler --kubeconfig K [--config FILE] [--leader-elect] [--device-scoring on|off]`:
  * runs until SIGTERM. */

@@ -650,3 +650,41 @@ BH_TEST(states_of_the_shares_of_a_device)
         BH_EQ(why != NULL, cases[i].message != NULL);
     }
 }
+
+/* A scheduler that only looks says what its filters say, and does nothing. */
+BH_TEST(observer_tells_what_its_filters_say)
+{
+    struct bh_scheduler_refusal *v = NULL;
+    const struct bh_core_v1_pod *p;
+    struct world w;
+    size_t n = 0;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_node(&w, "elm", "1", "");
+    world_node(&w, "fir", "8", "");
+    w.opts.observe = true;
+    world_start(&w);
+    BH_EQ(world_create(&w, &bh_core_v1_pod_kind, "default",
+                       "{\"metadata\":{\"name\":\"old\"},\"spec\":{\"nodeName\":\"oak\","
+                       "\"containers\":[{\"name\":\"c\",\"image\":\"i\",\"ports\":[{"
+                       "\"containerPort\":80,\"hostPort\":80}]}]}}"),
+          201);
+    BH_EQ(world_create(&w, &bh_core_v1_pod_kind, "default",
+                       "{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":[{\"name\":\"c\","
+                       "\"image\":\"i\",\"ports\":[{\"containerPort\":80,\"hostPort\":80}],"
+                       "\"resources\":{\"requests\":{\"cpu\":\"2\",\"memory\":\"1Ti\"}}}]}}"),
+          201);
+    world_run(&w, 5000);
+    p = world_get(&w, &bh_core_v1_pod_kind, "default", "p");
+    BH_CHECK(p && !p->spec.node_name.n && p->status.conditions.n == 0);
+    BH_CHECK(!bh_scheduler_judge(w.sched, BH_S("nobody"), w.a, &v, &n));
+    BH_CHECK(p && bh_scheduler_judge(w.sched, bh_str_dup(w.a, p->metadata.uid), w.a, &v, &n));
+    BH_EQ(n, 3);
+    for (size_t i = 0; i < n; i++)
+        BH_STREQ(v[i].why, bh_str_eqc(v[i].node, "oak")
+                               ? "node(s) didn't have free ports for the requested pod ports"
+                           : bh_str_eqc(v[i].node, "elm") ? "Insufficient cpu, Insufficient memory"
+                                                          : "Insufficient memory");
+    world_done(&w);
+}
