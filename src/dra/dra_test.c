@@ -162,10 +162,18 @@ BH_TEST(pool_invalid) /* P5, P6, P7 */
     WANT(&w, "n1", "default/c", "d/q/x");
     slice_full(&w, "s2", "d", "p", 1, 2, "nodeName: n2", "devices: [{name: a}]");
     WANT(&w, "n1", "default/c", "d/p/a");
-    slice_full(
-        &w, "s2", "d", "p", 1, 2, "nodeName: n2",
-        "devices: [{name: b, consumesCounters: [{counterSet: no, counters: {m: {value: '1'}}}]}]");
+    slice_full(&w, "s2", "d", "p", 1, 2, "nodeName: n2",
+               "devices: [{name: b, consumesCounters: [{counterSet: none, counters: {m: {value: "
+               "'1'}}}]}]");
     WANT(&w, "n1", "default/c", "d/q/x");
+    /* An invalid pool has no devices, so none with binding conditions: it keeps its place. */
+    claim_all(&w, "all");
+    slice_full(&w, "s1", "d", "p", 1, 2, "nodeName: n1",
+               "devices: [{name: a, bindingConditions: [x], bindingFailureConditions: [z]}]");
+    slice_full(&w, "q", "d", "q", 1, 2, "nodeName: n1", "devices: [{name: x}]");
+    WANT_OUT(&w, "n1", "default/all", BH_DRA_FATAL,
+             "claim default/all, request r: asks for all devices, but resource pool d/p is "
+             "currently invalid");
     world_done(&w);
 }
 
@@ -189,9 +197,9 @@ BH_TEST(pool_of_counters_elsewhere) /* is seen from every node, and so are its f
     slice_full(&w, "s1", "d", "m", 1, 2, "nodeName: n2", "devices: [" USES("a", "3") "]");
     WANT(&w, "n1", "default/all", "d/p/a");
     WANT_OUT(&w, "n1", "default/c", BH_DRA_NO_SOLUTION, "");
-    slice_full(
-        &w, "s1", "d", "m", 1, 2, "nodeName: n2",
-        "devices: [{name: a, consumesCounters: [{counterSet: cs, counters: {no: {value: '1'}}}]}]");
+    slice_full(&w, "s1", "d", "m", 1, 2, "nodeName: n2",
+               "devices: [{name: a, consumesCounters: [{counterSet: cs, counters: {none: {value: "
+               "'1'}}}]}]");
     WANT_OUT(&w, "n1", "default/c", BH_DRA_NODE_ERROR, "invalid resource pools were encountered");
     WANT_OUT(&w, "n1", "default/all", BH_DRA_FATAL,
              "claim default/all, request r: asks for all devices, but resource pool d/m is "

@@ -69,6 +69,7 @@ void world_object(struct world *w, const struct bh_jv *in)
     const struct bh_kind *k = bh_kind_by_api_version(api, kind);
     struct bh_jv *meta = bh_jv_getc(o, "metadata");
     struct bh_err err = {0};
+    void *decoded;
     BH_AUTO_BUF b = {0};
     BH_AUTO_OBJ *obj = NULL;
 
@@ -90,7 +91,7 @@ void world_object(struct world *w, const struct bh_jv *in)
     bh_jv_setc(w->a, meta, "resourceVersion", bh_jv_str(BH_S("1")));
     bh_jv_write(&b, o, 0);
     obj = bh_obj_new(k, bh_buf_str(&b), 1, &err);
-    if (!obj) {
+    if (!obj || bh_kind_decode_json(k, bh_buf_str(&b), w->a, &decoded, NULL, &err) < 0) {
         printf("object: %s\n", err.msg);
         abort();
     }

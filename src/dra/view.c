@@ -249,7 +249,7 @@ static int vpool_make(const struct bh_dra_model *m, struct dra_pool *p, const st
         return 0;
     v->incomplete = !complete;
     v->invalid = complete && !vpool_valid(m, p, v, in_group);
-    for (size_t i = 0; complete && i < v->n && !v->binding; i++)
+    for (size_t i = 0; complete && !v->invalid && i < v->n && !v->binding; i++)
         v->binding = v->slices[i]->binding;
     return 1;
 }
