@@ -513,10 +513,12 @@ static void claim_stored(struct sbind *b, struct bind_claim *k)
 {
     k->unsure = false;
     k->reserved = true;
-    if (k->alloc) {
-        k->stored = true;
+    if (!k->alloc)
+        return;
+    k->stored = true;
+    /* When this is told late, the claim may be reserved by another attempt already. */
+    if (bh_dra_reservation(b->s->model, k->uid) == k->reservation)
         sched_claim_written(b->s, k->obj);
-    }
 }
 
 /* Looks whether a write of ours, whose answer was lost, is in the object that was read. */
