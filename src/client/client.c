@@ -61,6 +61,11 @@ uint64_t bh_client_sequence(struct bh_client *c, const struct bh_client_req *req
     return id;
 }
 
+bool bh_client_in_order(const struct bh_client *c)
+{
+    return c->vt->sequence != NULL;
+}
+
 void bh_client_req_copy(struct bh_arena *a, const struct bh_client_req *req,
                         struct bh_client_req *ret)
 {

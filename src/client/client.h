@@ -115,6 +115,10 @@ typedef void (*bh_client_seq_fn)(void *arg, const struct bh_client_res *res, siz
 uint64_t bh_client_sequence(struct bh_client *c, const struct bh_client_req *reqs, size_t n,
                             bh_client_seq_fn fn, void *arg);
 
+/* Whether requests take effect in the order in which they are asked for, whatever they name: in
+ * process. */
+bool bh_client_in_order(const struct bh_client *c);
+
 /* Short forms. msg is the kind's generated struct; it is copied or encoded before the call returns.
  */
 uint64_t bh_client_create(struct bh_client *c, const struct bh_kind *k, struct bh_str ns,

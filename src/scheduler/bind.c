@@ -124,10 +124,46 @@ static void bind_free(struct sbind *b)
     sched_vbind_free(b->volumes);
     if (b->pod)
         b->pod->bind = NULL;
-    for (size_t i = 0; i < b->n; i++)
-        (void)bh_obj_unref(b->claims[i].obj);
+    for (size_t i = 0; i < b->n; i++) {
+        const struct bind_claim *k = &b->claims[i];
+
+        if (k->alloc && !k->create && bh_map_get(&b->s->allocating, k->uid) == b)
+            (void)bh_map_del(&b->s->allocating, k->uid);
+        (void)bh_obj_unref(k->obj);
+    }
     (void)bh_obj_unref(b->pod_obj);
     (void)bh_arena_free(a);
+}
+
+const struct bh_resource_v1_allocation_result *sched_bind_allocating(const struct bh_scheduler *s,
+                                                                     struct bh_str uid)
+{
+    const struct sbind *b = bh_map_get(&s->allocating, uid);
+
+    for (size_t i = 0; b && !bind_ends(b) && i < b->n; i++)
+        if (b->claims[i].alloc && bh_str_eq(b->claims[i].uid, uid))
+            return b->claims[i].alloc;
+    return NULL;
+}
+
+static bool watches(const struct sbind *b, struct bh_str uid)
+{
+    for (size_t i = 0; i < b->watched_n; i++)
+        if (bh_str_eq(b->watched[i], uid))
+            return true;
+    return false;
+}
+
+/* An allocation will not be stored: those that wait to share it find out, from the loop. */
+static void share_ends(struct bh_scheduler *s, struct bh_str uid)
+{
+    bh_list_for(it, &s->bind_waits)
+    {
+        struct sbind *b = bh_container(it, struct sbind, wait);
+
+        if (b->step == STEP_SHARED && watches(b, uid))
+            bh_timer_start(&b->retry, 0);
+    }
 }
 
 /* A write of it may still take effect: it ends when that is known. */
@@ -166,6 +202,7 @@ void bind_failed(struct sbind *b, struct bh_str why)
         if (k->alloc && !k->stored && bh_dra_reservation(s->model, k->uid) == k->reservation) {
             bh_dra_unreserve(s->model, k->uid);
             freed = true;
+            share_ends(s, k->uid);
         }
     }
     if (pod && pod->assumed) {
@@ -367,15 +404,7 @@ bool bind_at_once(struct sbind *b)
     return true;
 }
 
-static bool watches(const struct sbind *b, struct bh_str uid)
-{
-    for (size_t i = 0; i < b->watched_n; i++)
-        if (bh_str_eq(b->watched[i], uid))
-            return true;
-    return false;
-}
-
-void sched_bind_claim(struct bh_scheduler *s, const struct bh_obj *claim)
+void sched_bind_claim(struct bh_scheduler *s, struct bh_str uid)
 {
     struct bh_link todo; /* one that fails takes the others of its group with it, out of here too */
 
@@ -384,7 +413,7 @@ void sched_bind_claim(struct bh_scheduler *s, const struct bh_obj *claim)
     {
         struct sbind *b = bh_container(it, struct sbind, wait);
 
-        if (!watches(b, claim->uid))
+        if (!watches(b, uid))
             continue;
         bh_list_del(&b->wait);
         bh_list_add_tail(&todo, &b->wait);
@@ -442,6 +471,8 @@ static void add_claim(struct sbind *b, const struct pod_claim *pc, const struct 
         bc->alloc =
             bh_msg_dup(&bh_resource_v1_allocation_result_type, &k->dra.allocations[pc->ask_at], a);
     bc->reservation = bh_dra_reservation(b->s->model, bc->uid);
+    if (bc->alloc)
+        (void)bh_map_put(&b->s->allocating, bc->uid, b);
 }
 
 static void add_ext(struct sbind *b, const struct ask_set *set,

@@ -13,8 +13,9 @@ struct bind_claim {
     const struct bh_resource_v1_allocation_result *alloc; /* to be stored; NULL: only reserve */
     struct bh_obj *obj;                                   /* newest that we know; referenced */
     const struct ext_claim *create; /* to be made first; its reservation stands under its own uid */
-    /* A sibling of the group stores this allocation; NULL: it is ours, or was there before. */
+    /* Another bind stores this allocation; NULL: it is ours, or was there before. */
     const struct bh_resource_v1_allocation_result *shared;
+    bool hurried;         /* its reservation was tried to be added right behind that */
     uint64_t reservation; /* ours, in the ledger */
     bool stored;          /* the allocation is in the API */
     bool reserved;        /* by a write of ours */
@@ -25,7 +26,7 @@ enum bind_step {
     STEP_VOLUMES, /* their binding is begun; the claims follow at once */
     STEP_SEND,    /* the parts are on their way, or will be sent again */
     STEP_GET,     /* what became of a claim is being read */
-    STEP_SHARED,  /* for a sibling that stores an allocation of both */
+    STEP_SHARED,  /* for another bind that stores an allocation of both */
     STEP_WAIT,    /* for the devices' binding conditions */
     STEP_GROUP,   /* for the rest of the group */
     STEP_GET_POD,

@@ -494,6 +494,38 @@ BH_TEST(extended_resources_of_a_pod_that_is_bound_elsewhere)
     }
 }
 
+/* Pods p<from>…p4, all at once, that use claim a. */
+static void sharers(struct world *w, int from)
+{
+    for (int i = from; i < 5; i++)
+        (void)bh_client_call(
+            w->admin,
+            &(struct bh_client_req){
+                .verb = BH_VERB_CREATE,
+                .kind = POD,
+                .ns = BH_S("default"),
+                .body = bh_str_fmt(
+                    w->a,
+                    "{\"metadata\":{\"name\":\"p%d\"},\"spec\":{\"containers\":[{\"name\":"
+                    "\"c\",\"image\":\"i\"}],\"resourceClaims\":[{\"name\":\"d\","
+                    "\"resourceClaimName\":\"a\"}]}}",
+                    i)},
+            NULL, NULL);
+}
+
+static void check_sharers(struct world *w, const char *message)
+{
+    BH_EQ(claim(w, "a")->status.reserved_for.n, 5);
+    for (int i = 0; i < 5; i++) {
+        const char *pod = bh_str_fmt(w->a, "p%d", i).p;
+
+        BH_CHECK(world_node_of(w, pod).n > 0);
+        BH_CHECK(reserved_for(claim(w, "a"), pod));
+        if (message)
+            BH_STREQ(world_message(w, pod), message);
+    }
+}
+
 BH_TEST(many_reserve_one_claim_together)
 {
     for (int way = 0; way < 2; way++) {
@@ -504,28 +536,74 @@ BH_TEST(many_reserve_one_claim_together)
         world_claim(&w, "a");
         world_claim_pod(&w, "p0", "a");
         world_run(&w, 1000);
-        for (int i = 1; i < 5; i++)
-            (void)bh_client_call(
-                w.admin,
-                &(struct bh_client_req){
-                    .verb = BH_VERB_CREATE,
-                    .kind = POD,
-                    .ns = BH_S("default"),
-                    .body = bh_str_fmt(
-                        w.a,
-                        "{\"metadata\":{\"name\":\"p%d\"},\"spec\":{\"containers\":[{\"name\":"
-                        "\"c\",\"image\":\"i\"}],\"resourceClaims\":[{\"name\":\"d\","
-                        "\"resourceClaimName\":\"a\"}]}}",
-                        i)},
-                NULL, NULL);
+        sharers(&w, 1);
         world_run(&w, 100);
-        BH_EQ(claim(&w, "a")->status.reserved_for.n, 5);
-        for (int i = 0; i < 5; i++) {
-            const char *pod = bh_str_fmt(w.a, "p%d", i).p;
+        check_sharers(&w, "");
+        close_world(&w, &t);
+    }
+}
 
-            BH_STREQ(world_node_of(&w, pod), "oak");
-            BH_CHECK(reserved_for(claim(&w, "a"), pod));
+/* The first allocates, the others do not wait for it to be stored: in one go, five claim writes and
+ * five bindings are one commit. */
+BH_TEST(many_share_a_claim_that_is_being_allocated)
+{
+    for (int way = 0; way < 2; way++) {
+        struct tap t = {0};
+        struct world w;
+
+        open_world(&w, &t, way);
+        world_claim(&w, "a");
+        sharers(&w, 0);
+        world_run(&w, 1000);
+        check_sharers(&w, "");
+        if (way == 0) {
+            BH_EQ(t.sequences, 5);
+            BH_EQ(version(&w, POD, "p4") - version(&w, POD, "p0"), 8);
         }
         close_world(&w, &t);
     }
+}
+
+/* What the first one allocated does not come about: nobody is bound with it. */
+BH_TEST(many_share_a_claim_that_another_allocates)
+{
+    for (int way = 0; way < 2; way++) {
+        struct tap t = {0};
+        struct world w;
+
+        open_world(&w, &t, way);
+        t.before = (struct bh_client_req){
+            .verb = BH_VERB_PATCH,
+            .kind = CLAIM,
+            .ns = BH_S("default"),
+            .name = BH_S("a"),
+            .subresource = BH_S("status"),
+            .patch = BH_PATCH_MERGE,
+            .body = BH_S("{\"status\":{\"allocation\":{\"devices\":{\"results\":[{\"request\":"
+                         "\"gpu\",\"driver\":\"gpu.bulkhead.dev\",\"pool\":\"oak\",\"device\":"
+                         "\"gpu-1\"}]}}}}")};
+        world_claim(&w, "a");
+        sharers(&w, 0);
+        world_run(&w, 20000);
+        BH_STREQ(world_device(&w, "a"), "gpu-1");
+        check_sharers(&w, NULL);
+        check_free(&w, 1);
+        close_world(&w, &t);
+    }
+}
+
+/* A commit that fails takes the allocation and those that followed it along. */
+BH_TEST(many_share_a_claim_whose_commit_fails)
+{
+    struct tap t = {0};
+    struct world w;
+
+    open_world(&w, &t, 0);
+    world_claim(&w, "a");
+    bh_store_memory_fail(w.store, 2);
+    sharers(&w, 0);
+    world_run(&w, 5000);
+    check_sharers(&w, "");
+    check_free(&w, 1);
+    close_world(&w, &t);
 }

@@ -128,7 +128,7 @@ static void join_request(const struct sbind *b, const struct bind_claim *k,
                 "{\"op\":\"test\",\"path\":\"/status/allocation/devices\",\"value\":",
                 BH_SF(k->uid));
     bh_msg_encode_json(&bh_resource_v1_device_allocation_result_type,
-                       &c->status.allocation->devices, &out);
+                       &(c->status.allocation ? c->status.allocation : k->shared)->devices, &out);
     bh_buf_addf(&out,
                 "},{\"op\":\"add\",\"path\":\"/status/reservedFor/-\",\"value\":{\"resource\":"
                 "\"pods\",\"name\":\"%.*s\",\"uid\":\"%.*s\"}}]",
@@ -149,7 +149,8 @@ static void claim_request(const struct sbind *b, struct bind_part *p, struct bh_
     struct bh_resource_v1_resource_claim *c;
 
     p->status = lacks_status(b, k);
-    p->joins = !k->alloc && claim_of(k)->status.reserved_for.n > 0;
+    p->joins = !k->alloc && (claim_of(k)->status.reserved_for.n > 0 ||
+                             (k->shared && !claim_of(k)->status.allocation));
     if (p->joins) {
         join_request(b, k, req);
         return;
@@ -348,6 +349,25 @@ static void look_again(struct sbind *b, struct bind_claim *k)
     k->unsure = false;
 }
 
+/* Whether the informer shows the allocation that another bind stores. */
+static bool shows_allocation(const struct sbind *b, const struct bind_claim *k)
+{
+    const struct bh_obj *o = bh_informer_get(b->s->inf_claims, k->ns, k->name);
+
+    return o && bh_str_eq(o->uid, k->uid) &&
+           ((const struct bh_resource_v1_resource_claim *)bh_obj_struct(o))->status.allocation;
+}
+
+/* Where writes take effect in the order in which they are asked for, the reservation may follow the
+ * allocation that another bind has sent, before that is durable. It is for that allocation only. */
+static bool may_hurry(const struct sbind *b, struct bind_claim *k)
+{
+    if (k->hurried || b->group || !bh_client_in_order(b->s->client))
+        return false;
+    k->hurried = true;
+    return true;
+}
+
 /* What happened to the claim that makes this attempt void; NULL: nothing. */
 static const char *claim_trouble(const struct sbind *b, const struct bind_claim *k)
 {
@@ -363,7 +383,8 @@ static const char *claim_trouble(const struct sbind *b, const struct bind_claim 
     if (k->alloc && !k->stored &&
         (!bh_dra_is_reserved(m, k->uid) || bh_dra_reservation_lost(m, k->uid, k->reservation)))
         return "got deallocated elsewhere";
-    if (!k->alloc && !k->shared && !c->status.allocation)
+    if (!k->alloc && !c->status.allocation &&
+        (!k->shared || (!bh_dra_is_reserved(m, k->uid) && !shows_allocation(b, k))))
         return "got deallocated elsewhere";
     if (k->shared && c->status.allocation && !same_allocation(k->shared, c->status.allocation))
         return "got allocated elsewhere";
@@ -409,17 +430,17 @@ static bool add_claims(struct sbind *b, bool *ret_all)
         look_again(b, k);
         if (bind_ends(b) && !k->unsure)
             continue;
-        if (k->shared && !claim_of(k)->status.allocation) {
+        what = claim_trouble(b, k);
+        if (what) {
+            claim_failed(b, k, what);
+            return false;
+        }
+        if (k->shared && !claim_of(k)->status.allocation && !may_hurry(b, k)) {
             if (b->parts_n)
                 return true;
             b->step = STEP_SHARED; /* until the informer shows the claim otherwise */
             bh_list_del(&b->wait);
             bh_list_add_tail(&b->s->bind_waits, &b->wait);
-            return false;
-        }
-        what = claim_trouble(b, k);
-        if (what) {
-            claim_failed(b, k, what);
             return false;
         }
         if (lacks_finalizer(k) || lacks_status(b, k)) {
@@ -483,8 +504,8 @@ void bind_retry(void *arg)
     case STEP_VOLUMES:
         break; /* it has a timer of its own */
     case STEP_SHARED:
-        break; /* the informer wakes it */
     case STEP_SEND:
+        bh_list_del(&b->wait);
         bind_go(b);
         break;
     }

@@ -252,6 +252,11 @@ static bool look_up(struct cycle *c, const struct bh_core_v1_pod_resource_claim 
             k->alloc = c->pending[i].alloc;
             return true;
         }
+    k->alloc = sched_bind_allocating(c->s, k->obj->uid);
+    if (k->alloc) {
+        k->allocated = k->pending = true;
+        return true;
+    }
     if (bh_dra_is_reserved(c->s->model, k->obj->uid))
         return refuse(c, bh_str_fmt(c->a,
                                     "resource claim %.*s/%.*s is in the process of being "

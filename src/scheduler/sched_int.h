@@ -290,8 +290,9 @@ struct bh_scheduler {
     struct bh_map res_ids; /* resource name -> (void *)(id + 1) */
     struct bh_str *res_names;
     uint32_t res_n;
-    struct bh_map images;  /* image name -> struct image */
-    struct bh_map written; /* claim uid -> struct written */
+    struct bh_map images;     /* image name -> struct image */
+    struct bh_map written;    /* claim uid -> struct written */
+    struct bh_map allocating; /* claim uid -> the struct sbind that stores its allocation */
     struct bh_map
         pvc_users;          /* "ns/name" of a volume claim -> (void *)(pods on nodes that use it) */
     struct bh_map attached; /* node name -> its VolumeAttachments (volume_limits.c) */
@@ -438,9 +439,10 @@ struct pod_claim {
     struct bh_obj *obj; /* the informer's; borrowed for the attempt */
     const struct bh_resource_v1_resource_claim *c;
     bool allocated;
-    /* What is allocated: by the claim's status, or by a member of the same group in this try. */
+    /* What is allocated: by the claim's status, by a member of the same group in this try, or by a
+     * bind under way. */
     const struct bh_resource_v1_allocation_result *alloc;
-    bool pending; /* the latter */
+    bool pending; /* not by the status */
     bool mine;    /* reserved for this pod already */
     bool broken;  /* its devices failed to be bound, or took too long */
     int ask_at;   /* index among those to be allocated, -1 */
@@ -727,8 +729,11 @@ void sched_gang_attempt(struct bh_scheduler *s, struct spod *first);
 void sched_bind(struct cycle *c, const struct candidate *k, struct bind_group *bg);
 /* Room for one more; NULL begins a group. */
 struct bind_group *sched_bind_group_add(struct bind_group *bg);
+/* The allocation that a bind under way stores for the claim; NULL: none does. */
+const struct bh_resource_v1_allocation_result *sched_bind_allocating(const struct bh_scheduler *s,
+                                                                     struct bh_str uid);
 /* A claim changed for which a bind may wait. */
-void sched_bind_claim(struct bh_scheduler *s, const struct bh_obj *claim);
+void sched_bind_claim(struct bh_scheduler *s, struct bh_str uid);
 /* Before a new claim of the informer enters the ledger: it may be one that a bind has made. */
 void sched_bind_made(struct bh_scheduler *s, const struct bh_obj *o);
 void sched_bind_pod_gone(struct spod *pod);

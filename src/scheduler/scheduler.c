@@ -403,7 +403,7 @@ static void claim_changed(struct bh_scheduler *s, struct bh_obj *old, struct bh_
     sched_claim_settle(s, o);
     sched_give_seen(s, o, false);
     if (!bh_list_empty(&s->bind_waits))
-        sched_bind_claim(s, o);
+        sched_bind_claim(s, o->uid);
     sched_happened(s, &(struct happening){.ev = EV_CLAIM, .old = old, .obj = o});
 }
 
@@ -421,6 +421,8 @@ static void claim_deleted(void *arg, struct bh_obj *last)
     bh_free(w);
     sched_give_seen(s, last, true);
     bh_dra_claim_del(s->model, last->uid);
+    if (!bh_list_empty(&s->bind_waits))
+        sched_bind_claim(s, last->uid);
     /* A pod waits for the end of a claim that an earlier attempt left behind, used or not. */
     if (c->status.allocation || bh_str_map_get(&c->metadata.annotations, BH_S(EXT_ANNOTATION)))
         sched_devices_freed(s);
@@ -824,6 +826,7 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
     for (it = 0; bh_map_next(&s->written, &it, NULL, &v);)
         bh_free(v);
     bh_map_done(&s->written);
+    bh_map_done(&s->allocating);
     bh_map_done(&s->pvc_users);
     bh_map_done(&s->assumed_pvs);
     bh_map_done(&s->assumed_pvcs);
