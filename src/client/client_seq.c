@@ -9,7 +9,7 @@
 #include "base/arena.h"
 
 struct client_seq {
-    struct client_seq *next; /* of the same client */
+    struct client_seq *next, **link; /* of the same client; link points to this one */
     struct bh_client *c;
     struct bh_arena *arena;
     uint64_t id, call; /* of the sequence, and of the request under way */
@@ -25,11 +25,9 @@ static void seq_send(struct client_seq *q);
 
 static void seq_unlink(struct client_seq *q)
 {
-    struct client_seq **at = &q->c->seqs;
-
-    while (*at != q)
-        at = &(*at)->next;
-    *at = q->next;
+    *q->link = q->next;
+    if (q->next)
+        q->next->link = q->link;
 }
 
 static void seq_free(struct client_seq *q)
@@ -117,6 +115,9 @@ void client_seq_start(struct bh_client *c, uint64_t id, const struct bh_client_r
     q->fn = fn;
     q->arg = arg;
     q->next = c->seqs;
+    q->link = &c->seqs;
+    if (q->next)
+        q->next->link = &q->next;
     c->seqs = q;
     seq_send(q);
 }
