@@ -23,10 +23,6 @@ struct bh_h2_stream {
     int32_t id; /* 0 until the library has given one */
     void *user;
 
-    struct bh_arena *arena; /* the header block being received; NULL between blocks */
-    struct bh_h2_header *headers;
-    size_t headers_n, headers_cap;
-    size_t header_bytes;
     bool seen_headers; /* the first (not 1xx) block was reported: what follows are trailers */
 
     struct bh_segs out;
@@ -34,7 +30,8 @@ struct bh_h2_stream {
     bool deferred; /* the data source waits for resume */
     bool out_end;
     bool want_drained;
-    nghttp2_nv *trailers; /* names and values are in trailer_arena */
+    struct bh_link drained_link; /* of the connection, while that has to be told */
+    nghttp2_nv *trailers;        /* names and values are in trailer_arena */
     size_t trailers_n;
     struct bh_arena *trailer_arena;
     bool sent_end, got_end;
@@ -49,8 +46,14 @@ struct bh_h2 {
     void *arg;
     struct bh_link streams;
     size_t streams_n;
+    struct bh_link drained; /* streams whose bytes have all been taken */
     bool ready, goaway, fatal;
-    bool drained_pending;
+    /* The header block being received: blocks follow each other on a connection. */
+    int32_t block_id; /* its stream; 0: none */
+    struct bh_arena *arena;
+    struct bh_h2_header *headers;
+    size_t headers_n, headers_cap;
+    size_t header_bytes;
 };
 
 static void say_output(struct bh_h2 *h)
@@ -70,11 +73,12 @@ static struct bh_h2_stream *stream_new(struct bh_h2 *h, int32_t id)
     return s;
 }
 
-static void headers_drop(struct bh_h2_stream *s)
+static void block_begin(struct bh_h2 *h, int32_t id)
 {
-    s->arena = bh_arena_free(s->arena);
-    s->headers = NULL;
-    s->headers_n = s->headers_cap = s->header_bytes = 0;
+    bh_arena_reset(h->arena);
+    h->block_id = id;
+    h->headers = NULL;
+    h->headers_n = h->headers_cap = h->header_bytes = 0;
 }
 
 static void stream_close(struct bh_h2_stream *s, uint32_t code)
@@ -89,7 +93,7 @@ static void stream_close(struct bh_h2_stream *s, uint32_t code)
     s->unconsumed = 0;
     if (h->ops.closed)
         h->ops.closed(h->arg, s, code);
-    headers_drop(s);
+    bh_list_del(&s->drained_link);
     (void)bh_arena_free(s->trailer_arena);
     bh_segs_done(&s->out);
     bh_free(s);
@@ -115,10 +119,7 @@ static int on_begin_headers(nghttp2_session *ses, const nghttp2_frame *f, void *
     } else {
         s = stream_of(ses, f->hd.stream_id);
     }
-    if (!s)
-        return 0;
-    headers_drop(s);
-    s->arena = bh_arena_new(0);
+    block_begin(h, s ? f->hd.stream_id : 0);
     return 0;
 }
 
@@ -126,48 +127,40 @@ static int on_header(nghttp2_session *ses, const nghttp2_frame *f, const uint8_t
                      const uint8_t *value, size_t vn, uint8_t flags, void *user)
 {
     struct bh_h2 *h = user;
-    struct bh_h2_stream *s = stream_of(ses, f->hd.stream_id);
 
+    (void)ses;
     (void)flags;
-    if (!s || !s->arena)
+    if (f->hd.stream_id != h->block_id)
         return 0;
-    s->header_bytes += nn + vn + 32;
-    if (s->header_bytes > h->o.header_bytes_max || s->headers_n >= BH_HEADERS_MAX)
+    h->header_bytes += nn + vn + 32;
+    if (h->header_bytes > h->o.header_bytes_max || h->headers_n >= BH_HEADERS_MAX)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    bh_arena_grow(s->arena, &s->headers, &s->headers_cap, s->headers_n + 1, sizeof(*s->headers));
-    s->headers[s->headers_n++] = (struct bh_h2_header){
-        bh_str_dup(s->arena, (struct bh_str){(const char *)name, nn}),
-        bh_str_dup(s->arena, (struct bh_str){(const char *)value, vn}),
+    bh_arena_grow(h->arena, &h->headers, &h->headers_cap, h->headers_n + 1, sizeof(*h->headers));
+    h->headers[h->headers_n++] = (struct bh_h2_header){
+        bh_str_dup(h->arena, (struct bh_str){(const char *)name, nn}),
+        bh_str_dup(h->arena, (struct bh_str){(const char *)value, vn}),
     };
     return 0;
 }
 
 /* A response with a 1xx status is followed by the real one. */
-static bool is_informational(const struct bh_h2_stream *s)
+static bool is_informational(const struct bh_h2 *h)
 {
-    return s->headers_n > 0 && bh_str_eqc(s->headers[0].name, ":status") &&
-           s->headers[0].value.n == 3 && s->headers[0].value.p[0] == '1';
+    return h->headers_n > 0 && bh_str_eqc(h->headers[0].name, ":status") &&
+           h->headers[0].value.n == 3 && h->headers[0].value.p[0] == '1';
 }
 
 static void headers_complete(struct bh_h2_stream *s)
 {
     struct bh_h2 *h = s->h2;
-    struct bh_arena *keep = s->arena;
-    struct bh_h2_header *hd = s->headers;
-    size_t n = s->headers_n;
     bool trailers = s->seen_headers;
 
-    if (is_informational(s)) {
-        headers_drop(s);
+    h->block_id = 0;
+    if (is_informational(h))
         return;
-    }
-    s->arena = NULL;
-    s->headers = NULL;
-    s->headers_n = s->headers_cap = s->header_bytes = 0;
     s->seen_headers = true;
     if (h->ops.headers)
-        h->ops.headers(h->arg, s, hd, n, trailers);
-    (void)bh_arena_free(keep);
+        h->ops.headers(h->arg, s, h->headers, h->headers_n, trailers);
 }
 
 static int on_frame_recv(nghttp2_session *ses, const nghttp2_frame *f, void *user)
@@ -197,7 +190,7 @@ static int on_frame_recv(nghttp2_session *ses, const nghttp2_frame *f, void *use
     s = stream_of(ses, f->hd.stream_id);
     if (!s || s->closing)
         return 0;
-    if (f->hd.type == NGHTTP2_HEADERS && s->arena)
+    if (f->hd.type == NGHTTP2_HEADERS && h->block_id == f->hd.stream_id)
         headers_complete(s);
     /* The callback may have reset the stream; the library closes it later, so s is still there. */
     if (f->hd.flags & NGHTTP2_FLAG_END_STREAM) {
@@ -279,8 +272,10 @@ static ssize_t read_out(nghttp2_session *ses, int32_t id, uint8_t *buf, size_t n
     bh_segs_consume(&s->out, k);
     s->sent += k;
     if (k == have) {
-        if (s->want_drained)
-            s->h2->drained_pending = true;
+        if (s->want_drained) {
+            bh_list_del(&s->drained_link);
+            bh_list_add_tail(&s->h2->drained, &s->drained_link);
+        }
         if (s->out_end) {
             *flags |= NGHTTP2_DATA_FLAG_EOF;
             if (s->trailers_n > 0) {
@@ -504,6 +499,8 @@ struct bh_h2 *bh_h2_new(const struct bh_h2_opts *o, const struct bh_h2_ops *ops,
     h->ops = *ops;
     h->arg = arg;
     bh_list_init(&h->streams);
+    bh_list_init(&h->drained);
+    h->arena = bh_arena_new(0);
     if (h->o.streams_max == 0)
         h->o.streams_max = BH_STREAMS_MAX;
     if (h->o.window_bytes == 0)
@@ -543,6 +540,7 @@ struct bh_h2 *bh_h2_free(struct bh_h2 *h)
         stream_close(s, NGHTTP2_INTERNAL_ERROR);
     }
     nghttp2_session_del(h->s);
+    (void)bh_arena_free(h->arena);
     bh_free(h);
     return NULL;
 }
@@ -564,16 +562,15 @@ int bh_h2_feed(struct bh_h2 *h, struct bh_str bytes, struct bh_err *err)
 
 static void tell_drained(struct bh_h2 *h)
 {
-    h->drained_pending = false;
-    bh_list_for_safe(it, &h->streams)
-    {
-        struct bh_h2_stream *s = bh_container(it, struct bh_h2_stream, link);
+    while (!bh_list_empty(&h->drained)) {
+        struct bh_h2_stream *s = bh_container(h->drained.next, struct bh_h2_stream, drained_link);
 
-        if (s->want_drained && s->out.bytes == 0) {
-            s->want_drained = false;
-            if (h->ops.drained)
-                h->ops.drained(h->arg, s);
-        }
+        bh_list_del(&s->drained_link);
+        if (s->out.bytes > 0) /* more came meanwhile */
+            continue;
+        s->want_drained = false;
+        if (h->ops.drained)
+            h->ops.drained(h->arg, s);
     }
 }
 
@@ -592,8 +589,7 @@ bool bh_h2_take(struct bh_h2 *h, struct bh_buf *out, size_t max)
         else
             bh_buf_add(out, p, (size_t)n);
     }
-    if (h->drained_pending)
-        tell_drained(h);
+    tell_drained(h);
     return more && !h->fatal;
 }
 

@@ -161,9 +161,13 @@ static void on_headers(void *arg, struct bh_h2_stream *hs, const struct bh_h2_he
     /* One that is no number was refused below us. */
     if (length && !bh_str_i64(*length, 0, INT64_MAX, &bytes))
         bytes = INT64_MAX;
-    if ((uint64_t)bytes > c->server->opts.body_bytes_max)
+    if ((uint64_t)bytes > c->server->opts.body_bytes_max) {
         too_large(x);
-    else if (wants_100 && bytes > 0)
+        return;
+    }
+    if (bytes > 0)
+        bh_buf_reserve(&x->body, bytes < 65536 ? (size_t)bytes : 65536);
+    if (wants_100 && bytes > 0)
         bh_h2_inform(hs, BH_S("100"));
 }
 
