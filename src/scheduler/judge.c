@@ -48,32 +48,43 @@ static struct bh_str judge(struct cycle *c, struct snode *n)
     return v == V_OK || v == V_ERROR ? BH_S("") : without_counts(c, sched_reasons(c));
 }
 
+/* Fills in *ret, of room for all nodes; c and all that hangs on it goes with its arena. */
+static void judge_all(struct cycle *c, struct bh_arena *a, struct bh_scheduler_refusal *ret,
+                      size_t *ret_n)
+{
+    struct bh_scheduler *s = c->s;
+    struct bh_str all = {NULL, 0};
+
+    c->counts = bh_new_n(c->a, uint32_t, R_TEXT);
+    c->verdicts = bh_arena_alloc(c->a, s->nodes.n + 1);
+    if (!sched_prefilter(c)) {
+        if (c->rejected_by & 1u << PL_DYNAMIC_RESOURCES) /* no claims, or no class: not ours */
+            return;
+        all = c->err.code ? bh_s(c->err.msg) : c->prefilter_msg;
+    }
+    for (uint32_t i = 0; i < s->nodes.n; i++) {
+        struct bh_str why = all.n ? all : judge(c, s->nodes.p[i]);
+
+        if (why.n)
+            ret[(*ret_n)++] = (struct bh_scheduler_refusal){bh_str_dup(a, s->nodes.p[i]->name),
+                                                            bh_str_dup(a, why)};
+    }
+}
+
 bool bh_scheduler_judge(struct bh_scheduler *s, struct bh_str pod_uid, struct bh_arena *a,
                         struct bh_scheduler_refusal **ret, size_t *ret_n)
 {
     struct spod *pod = bh_map_get(&s->pods, pod_uid);
-    struct cycle c = {.s = s, .pod = pod, .a = a};
-    struct bh_str all = {NULL, 0};
+    /* What is asked of the devices' model must not outlive it. */
+    struct cycle c = {.s = s, .pod = pod, .a = s->attempt_arena};
 
     bh_assert(s->opts.observe);
     *ret_n = 0;
     if (!pod || !s->ready)
         return false;
     c.prof = pod->prof ? pod->prof : &s->profiles[0];
-    c.counts = bh_new_n(a, uint32_t, R_TEXT);
-    c.verdicts = bh_arena_alloc(a, s->nodes.n + 1);
     *ret = bh_new_n(a, struct bh_scheduler_refusal, s->nodes.n);
-    if (!sched_prefilter(&c)) {
-        if (c.rejected_by & 1u << PL_DYNAMIC_RESOURCES) /* claims that are not there, or no class */
-            return true;
-        all = c.err.code ? bh_str_dup(a, bh_s(c.err.msg)) : c.prefilter_msg;
-    }
-    for (uint32_t i = 0; i < s->nodes.n; i++) {
-        struct bh_str why = all.n ? all : judge(&c, s->nodes.p[i]);
-
-        if (why.n)
-            (*ret)[(*ret_n)++] =
-                (struct bh_scheduler_refusal){bh_str_dup(a, s->nodes.p[i]->name), why};
-    }
+    judge_all(&c, a, *ret, ret_n);
+    bh_arena_reset(s->attempt_arena);
     return true;
 }

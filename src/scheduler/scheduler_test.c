@@ -663,6 +663,8 @@ BH_TEST(observer_tells_what_its_filters_say)
     world_node(&w, "oak", "4", "");
     world_node(&w, "elm", "1", "");
     world_node(&w, "fir", "8", "");
+    world_class(&w);
+    world_claim(&w, "c");
     w.opts.observe = true;
     world_start(&w);
     BH_EQ(world_create(&w, &bh_core_v1_pod_kind, "default",
@@ -671,7 +673,8 @@ BH_TEST(observer_tells_what_its_filters_say)
                        "\"containerPort\":80,\"hostPort\":80}]}]}}"),
           201);
     BH_EQ(world_create(&w, &bh_core_v1_pod_kind, "default",
-                       "{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":[{\"name\":\"c\","
+                       "{\"metadata\":{\"name\":\"p\"},\"spec\":{\"resourceClaims\":[{\"name\":"
+                       "\"d\",\"resourceClaimName\":\"c\"}],\"containers\":[{\"name\":\"c\","
                        "\"image\":\"i\",\"ports\":[{\"containerPort\":80,\"hostPort\":80}],"
                        "\"resources\":{\"requests\":{\"cpu\":\"2\",\"memory\":\"1Ti\"}}}]}}"),
           201);
