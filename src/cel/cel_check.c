@@ -307,7 +307,8 @@ static bool use_var(struct cel_compiler *c, struct cel_ast *e, struct bh_str nam
 
 static void undeclared(struct cel_compiler *c, struct cel_ast *e, struct bh_str name)
 {
-    cel_issue_add(c, e->pos, "undeclared reference to '%.*s' (in container '')", BH_SF(name));
+    cel_issue_add(c, e->pos, "undeclared reference to '%s%.*s' (in container '')",
+                  e->leading_dot ? "." : "", BH_SF(name));
     e->type = &cel_t_error;
 }
 
@@ -367,7 +368,11 @@ static const struct bh_cel_type *select_type(struct cel_compiler *c, struct cel_
     case TK_OBJECT:
         r = field_type(t, name);
         if (!r) {
-            cel_issue_add(c, e->pos, "undefined field '%.*s'", BH_SF(name));
+            /* Upstream looks for fields of these as if they were messages, and finds no message. */
+            if (t->nfields == 0 && bh_str_starts(t->name, BH_S("kubernetes.")))
+                cel_issue_add(c, e->pos, "unexpected failed resolution of '%.*s'", BH_SF(t->name));
+            else
+                cel_issue_add(c, e->pos, "undefined field '%.*s'", BH_SF(name));
             r = &cel_t_error;
         }
         break;

@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 
+#include <ctype.h>
 #include <string.h>
 
 static bool is_ident_start(char c)
@@ -201,6 +202,19 @@ static struct cel_token word(struct cel_compiler *c, uint32_t start)
     return (struct cel_token){T_IDENT, start, i};
 }
 
+static struct cel_token quoted(struct cel_compiler *c, uint32_t start)
+{
+    uint32_t i = start + 1, r;
+
+    while (i < c->src.n && (isalnum((unsigned char)at(c, i)) || strchr("_.-/ ", at(c, i))))
+        i++;
+    if (i < c->src.n && at(c, i) == '`' && i > start + 1)
+        return (struct cel_token){T_QUOTED, start, i + 1};
+    if (i < c->src.n)
+        i += (uint32_t)cel_rune(c->src.p + i, c->src.n - i, &r);
+    return lex_error(c, start, i);
+}
+
 static struct cel_token symbol(struct cel_compiler *c, uint32_t i)
 {
     static const struct {
@@ -224,11 +238,8 @@ static struct cel_token symbol(struct cel_compiler *c, uint32_t i)
     for (size_t k = 0; k < BH_COUNT(one); k++)
         if (at(c, i) == one[k].c)
             return (struct cel_token){one[k].t, i, i + 1};
-    if (at(c, i) == '`') {
-        /* The grammar knows quoted field names, the environment does not allow them. */
-        cel_issue_add(c, i, "unsupported syntax: '`'");
-        return (struct cel_token){T_ERROR, i, i + 1};
-    }
+    if (at(c, i) == '`')
+        return quoted(c, i);
     n = cel_rune(c->src.p + i, c->src.n - i, &r);
     /* Half of an operator takes the character along that would have been its other half. */
     if (strchr("=&|", at(c, i)) && i + n < c->src.n)

@@ -41,7 +41,8 @@ enum cel_tok {
     T_PLUS,
     T_STAR,
     T_SLASH,
-    T_PERCENT
+    T_PERCENT,
+    T_QUOTED /* `a field's name`, which the grammar knows and the environment does not allow */
 };
 
 struct cel_token {

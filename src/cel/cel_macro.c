@@ -108,7 +108,7 @@ static bool iter_vars(struct mx *m, enum form form, unsigned vars, struct cel_fo
     for (unsigned i = 0; i < vars; i++)
         if (m->args[i]->kind != AST_IDENT || m->args[i]->leading_dot) {
             cel_issue_add(m->c, m->args[i]->pos,
-                          vars == 1 && quantifier ? "argument must be a simple name"
+                          vars == 2 || quantifier ? "argument must be a simple name"
                                                   : "argument is not an identifier");
             return false;
         }

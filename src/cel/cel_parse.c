@@ -16,6 +16,9 @@ struct parser {
     struct cel_token t, next; /* current and the one after */
     uint32_t pos;
     unsigned depth; /* nested expressions */
+    /* What closes the brackets that are open; each but the last holds an expression. */
+    enum cel_tok closers[BH_CEL_DEPTH_MAX + 2];
+    unsigned closers_n;
     bool failed;
 };
 
@@ -46,11 +49,32 @@ static void advance(struct parser *p)
         p->failed = true;
 }
 
+/* A part of the source as messages show it. */
+static const char *source_text(struct parser *p, uint32_t from, uint32_t to)
+{
+    struct bh_str s = bh_str_sub(p->c->src, from, to);
+    BH_AUTO_BUF b = {0};
+
+    for (size_t i = 0; i < s.n; i++)
+        switch (s.p[i]) {
+        case '\n':
+            bh_buf_addz(&b, "\\n");
+            break;
+        case '\r':
+            bh_buf_addz(&b, "\\r");
+            break;
+        case '\t':
+            bh_buf_addz(&b, "\\t");
+            break;
+        default:
+            bh_buf_addc(&b, s.p[i]);
+        }
+    return bh_str_dup(p->c->a, bh_buf_str(&b)).p;
+}
+
 static const char *token_text(struct parser *p, struct cel_token t)
 {
-    if (t.kind == T_EOF)
-        return "<EOF>";
-    return bh_str_dup(p->c->a, bh_str_sub(p->c->src, t.pos, t.end)).p;
+    return t.kind == T_EOF ? "<EOF>" : source_text(p, t.pos, t.end);
 }
 
 static struct cel_ast *fail(struct parser *p)
@@ -73,17 +97,48 @@ static struct cel_ast *unexpected(struct parser *p, const char *expecting, bool 
     return fail(p);
 }
 
+/* No way leads on from what begins at from with the current token. */
+static struct cel_ast *no_viable(struct parser *p, uint32_t from)
+{
+    if (!p->failed)
+        cel_issue_add(p->c, p->t.pos, "Syntax error: no viable alternative at input '%s'",
+                      source_text(p, from, p->t.kind == T_EOF ? p->t.pos : p->t.end));
+    return fail(p);
+}
+
+static void open_bracket(struct parser *p, enum cel_tok closer)
+{
+    if (p->closers_n < BH_COUNT(p->closers))
+        p->closers[p->closers_n++] = closer;
+    advance(p);
+}
+
+static const struct binop *binop_of(enum cel_tok t);
+
+/* Whether the token may follow the bracket that is being closed: then that one is missed. */
+static bool may_follow_bracket(const struct parser *p, enum cel_tok k)
+{
+    enum cel_tok around = p->closers_n > 1 ? p->closers[p->closers_n - 2] : T_EOF;
+
+    return k == around || (k == T_COMMA && around != T_EOF) || binop_of(k) || k == T_AND ||
+           k == T_OR || k == T_QUESTION || k == T_DOT || k == T_LBRACKET;
+}
+
 /* Takes a token of this kind, or reports what ANTLR's inline recovery would say. */
 static bool expect(struct parser *p, enum cel_tok k, const char *text)
 {
     if (p->failed)
         return false;
     if (p->t.kind == k) {
+        if (p->closers_n && (k == T_RPAREN || k == T_RBRACKET || k == T_RBRACE))
+            p->closers_n--;
         advance(p);
         return !p->failed;
     }
-    if (p->t.kind == T_EOF && (k == T_RPAREN || k == T_RBRACKET || k == T_RBRACE))
-        cel_issue_add(p->c, p->t.pos, "Syntax error: missing %s at '<EOF>'", text);
+    if (p->next.kind != k && (k == T_RPAREN || k == T_RBRACKET || k == T_RBRACE) &&
+        may_follow_bracket(p, p->t.kind))
+        cel_issue_add(p->c, p->t.pos, "Syntax error: missing %s at '%s'", text,
+                      token_text(p, p->t));
     else
         unexpected(p, text, p->next.kind == k);
     p->failed = true;
@@ -313,7 +368,7 @@ static struct cel_ast *list(struct parser *p)
     struct items it = {0};
     bool comma = false;
 
-    advance(p);
+    open_bracket(p, T_RBRACKET);
     if (!may_begin(p, T_RBRACKET, T_COMMA, EXPECTED_LIST))
         return NULL;
     while (!p->failed && p->t.kind != T_RBRACKET) {
@@ -324,6 +379,8 @@ static struct cel_ast *list(struct parser *p)
             advance(p);
             break;
         }
+        if (comma && !opt && !starts_primary(p->t.kind))
+            break;
         if (opt)
             advance(p);
         x = parse_expr(p);
@@ -354,7 +411,7 @@ static struct cel_ast *map(struct parser *p)
     size_t opts_cap = 0, n = 0;
     bool comma = false;
 
-    advance(p);
+    open_bracket(p, T_RBRACE);
     if (!may_begin(p, T_RBRACE, T_COMMA, EXPECTED_MAP))
         return NULL;
     while (!p->failed && p->t.kind != T_RBRACE) {
@@ -364,6 +421,8 @@ static struct cel_ast *map(struct parser *p)
             advance(p);
             break;
         }
+        if (comma && !opt && !starts_primary(p->t.kind))
+            break;
         if (opt)
             advance(p);
         k = parse_expr(p);
@@ -395,6 +454,32 @@ static struct cel_ast *map(struct parser *p)
     return checked(p, e);
 }
 
+static bool is_field_name(enum cel_tok k)
+{
+    return k == T_IDENT || k == T_QUOTED;
+}
+
+/* Takes the name of a field; any: where a message may also end, or its first field be optional. */
+static bool field_name(struct parser *p, bool any)
+{
+    enum cel_tok n = p->next.kind;
+
+    if (p->failed)
+        return false;
+    if (p->t.kind == T_QUOTED) {
+        cel_issue_add(p->c, p->t.pos, "unsupported syntax: '`'");
+        return fail(p);
+    }
+    if (p->t.kind == T_IDENT) {
+        advance(p);
+        return !p->failed;
+    }
+    unexpected(p,
+               any ? "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}" : "{IDENTIFIER, ESC_IDENTIFIER}",
+               is_field_name(n) || (any && (n == T_RBRACE || n == T_COMMA || n == T_QUESTION)));
+    return false;
+}
+
 static struct cel_ast *construct(struct parser *p, struct bh_str name)
 {
     struct cel_ast *e = cel_ast_new(p->c, AST_STRUCT, p->t.pos);
@@ -405,7 +490,7 @@ static struct cel_ast *construct(struct parser *p, struct bh_str name)
     bool comma = false;
 
     e->name = name;
-    advance(p);
+    open_bracket(p, T_RBRACE);
     while (!p->failed && p->t.kind != T_RBRACE) {
         bool opt = p->t.kind == T_QUESTION;
         struct cel_ast *v;
@@ -414,13 +499,14 @@ static struct cel_ast *construct(struct parser *p, struct bh_str name)
             advance(p);
             break;
         }
+        if (comma && !opt && !is_field_name(p->t.kind))
+            break;
         if (opt)
             advance(p);
         bh_arena_grow(p->c->a, &fields, &fields_cap, it.n + 1, sizeof(*fields));
         bh_arena_grow(p->c->a, &colon, &colon_cap, it.n + 1, sizeof(*colon));
         fields[it.n] = bh_str_sub(p->c->src, p->t.pos, p->t.end);
-        if (!expect(p, T_IDENT,
-                    it.n || opt ? "IDENTIFIER" : "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}"))
+        if (!field_name(p, !opt))
             return NULL;
         colon[it.n] = p->t.pos;
         if (!expect_colon(p))
@@ -450,11 +536,9 @@ static struct cel_ast *construct(struct parser *p, struct bh_str name)
 /* Arguments after '(' up to and with ')'. */
 static bool arguments(struct parser *p, struct items *it)
 {
-    advance(p);
-    if (p->t.kind == T_RPAREN) {
-        advance(p);
-        return !p->failed;
-    }
+    open_bracket(p, T_RPAREN);
+    if (p->t.kind == T_RPAREN)
+        return expect(p, T_RPAREN, "')'");
     if (p->t.kind == T_QUESTION || !may_begin(p, T_RPAREN, T_RPAREN, EXPECTED_ARGS)) {
         if (!p->failed)
             unexpected(p, EXPECTED_ARGS, starts_primary(p->next.kind));
@@ -473,7 +557,8 @@ static bool arguments(struct parser *p, struct items *it)
     return expect(p, T_RPAREN, "')'");
 }
 
-static struct cel_ast *call(struct parser *p, struct cel_ast *target, struct bh_str name,
+/* dot: the name begins with one, so it means no macro. */
+static struct cel_ast *call(struct parser *p, struct cel_ast *target, struct bh_str name, bool dot,
                             uint32_t pos)
 {
     struct items it = {0};
@@ -484,11 +569,13 @@ static struct cel_ast *call(struct parser *p, struct cel_ast *target, struct bh_
         items_add(p, &it, target, false);
     if (!arguments(p, &it))
         return NULL;
-    e = cel_macro(p->c, target, name, target ? it.v + 1 : it.v, (uint32_t)it.n - (target ? 1 : 0),
-                  pos, &done);
+    e = dot ? NULL
+            : cel_macro(p->c, target, name, target ? it.v + 1 : it.v,
+                        (uint32_t)it.n - (target ? 1 : 0), pos, &done);
     if (done) /* after an issue the parse goes on, to find what stands further left */
         return e ? e : cel_ast_const(p->c, bh_cel_null(), pos);
     e = cel_ast_call(p->c, bh_str_dup(p->c->a, name).p, target != NULL, it.v, (uint32_t)it.n, pos);
+    e->leading_dot = dot;
     return checked(p, e);
 }
 
@@ -503,11 +590,8 @@ static struct cel_ast *identifier(struct parser *p)
         advance(p);
     if (p->failed)
         return NULL;
-    if (p->t.kind != T_IDENT) {
-        cel_issue_add(p->c, p->t.pos, "Syntax error: no viable alternative at input '.%s'",
-                      p->t.kind == T_EOF ? "" : token_text(p, p->t));
-        return fail(p);
-    }
+    if (p->t.kind != T_IDENT)
+        return no_viable(p, pos);
     if (dot)
         pos = p->t.pos;
     name = bh_str_sub(p->c->src, p->t.pos, p->t.end);
@@ -517,7 +601,7 @@ static struct cel_ast *identifier(struct parser *p)
     }
     advance(p);
     if (p->t.kind == T_LPAREN) {
-        e = call(p, NULL, name, p->t.pos);
+        e = call(p, NULL, name, dot, p->t.pos);
     } else {
         e = cel_ast_ident(p->c, name, pos);
         e->leading_dot = dot;
@@ -534,8 +618,10 @@ static struct cel_ast *primary(struct parser *p)
     if (p->failed)
         return NULL;
     switch (p->t.kind) {
-    case T_MINUS: /* only reached before a number */
+    case T_MINUS: /* after '!' or before a number */
         advance(p);
+        if (p->t.kind != T_INT && p->t.kind != T_UINT && p->t.kind != T_DOUBLE)
+            return no_viable(p, pos);
         return p->failed ? NULL : number(p, true, pos);
     case T_INT:
     case T_UINT:
@@ -556,7 +642,7 @@ static struct cel_ast *primary(struct parser *p)
         advance(p);
         return cel_ast_const(p->c, bh_cel_null(), pos);
     case T_LPAREN:
-        advance(p);
+        open_bracket(p, T_RPAREN);
         e = parse_expr(p);
         return e && expect(p, T_RPAREN, "')'") ? e : NULL;
     case T_LBRACKET:
@@ -585,19 +671,19 @@ static struct cel_ast *select_field(struct parser *p, struct cel_ast *e)
     }
     if (p->failed)
         return NULL;
-    if (p->t.kind != T_IDENT) {
-        cel_issue_add(p->c, p->t.pos, "Syntax error: no viable alternative at input '.%s'",
-                      p->t.kind == T_EOF ? "" : token_text(p, p->t));
-        return fail(p);
-    }
     name = bh_str_sub(p->c->src, p->t.pos, p->t.end);
-    advance(p);
-    if (p->failed)
+    if (p->t.kind == T_TRUE || p->t.kind == T_FALSE || p->t.kind == T_NULL) {
+        if (!opt)
+            return unexpected(p, "IDENTIFIER", p->next.kind == T_IDENT);
+    } else if (!opt && !is_field_name(p->t.kind)) {
+        return no_viable(p, dot);
+    }
+    if (!field_name(p, false))
         return NULL;
     if (opt)
         return op2(p, "_?._", e, cel_ast_const(p->c, bh_cel_str(name), dot), dot);
     if (p->t.kind == T_LPAREN)
-        return call(p, e, name, p->t.pos);
+        return call(p, e, name, false, p->t.pos);
     s = cel_ast_new(p->c, AST_SELECT, dot);
     s->name = name;
     s->args = bh_new(p->c->a, struct cel_ast *);
@@ -620,7 +706,7 @@ static struct cel_ast *member(struct parser *p)
             struct cel_ast *i;
             bool opt;
 
-            advance(p);
+            open_bracket(p, T_RBRACKET);
             if (!may_begin(p, T_QUESTION, T_QUESTION, EXPECTED_INDEX))
                 return NULL;
             opt = p->t.kind == T_QUESTION;
@@ -649,7 +735,7 @@ static struct cel_ast *member(struct parser *p)
 static struct cel_ast *unary(struct parser *p)
 {
     enum cel_tok k = p->t.kind;
-    uint32_t pos = p->t.pos;
+    uint32_t first = p->t.pos, pos = first;
     unsigned run = 0;
     struct cel_ast *e;
 
@@ -660,8 +746,14 @@ static struct cel_ast *unary(struct parser *p)
         return member(p);
     while (!p->failed && p->t.kind == k) {
         run++;
+        pos = k == T_MINUS ? p->t.pos : pos;
         advance(p);
     }
+    if (!p->failed && k == T_MINUS && (p->t.kind == T_NOT || !starts_primary(p->t.kind)))
+        return no_viable(p, pos);
+    if (!p->failed && k == T_NOT && !starts_primary(p->t.kind))
+        return unexpected(p, EXPECTED_PRIMARY, true);
+    pos = first;
     e = p->failed ? NULL : member(p);
     if (!e || run % 2 == 0)
         return e;
