@@ -25,8 +25,8 @@ struct op {
     bh_pipeline_done done;
     void *arg;
     struct joined *joined, **joined_last;
-    size_t bytes;
-    uint64_t rev; /* set when it is durable */
+    struct bh_str json; /* of obj while it is pending: the store gets it without a look at obj */
+    uint64_t rev;       /* set when it is durable */
     /* Among the heads, if it is one. */
     struct op *bucket_next;
     uint64_t hash;
@@ -276,8 +276,8 @@ static void give(struct bh_pipeline *p)
     p->batch_n = 0;
     for (;; o = o->next) {
         p->writes[p->batch_n++] =
-            (struct bh_store_write){.op = o->op, .key = op_key(o), .value = o->obj->json};
-        bytes += o->bytes;
+            (struct bh_store_write){.op = o->op, .key = op_key(o), .value = o->json};
+        bytes += o->json.n;
         if (p->batch_n == most || bytes >= BH_COMMIT_BATCH_BYTES_MAX || !o->next)
             break;
     }
@@ -333,14 +333,14 @@ int bh_pipeline_submit(struct bh_pipeline *p, enum bh_store_op op, struct bh_wc_
     o->done = done;
     o->arg = arg;
     o->joined_last = &o->joined;
-    o->bytes = obj->json.n;
+    o->json = obj->json;
     o->key_n = key.n;
     memcpy(o->key, key.p, key.n);
     *p->last = o;
     p->last = &o->next;
     p->queued++;
     p->waiting++;
-    p->bytes += o->bytes;
+    p->bytes += o->json.n;
     head_put(p, o);
     schedule(p);
     return 0;
@@ -363,7 +363,7 @@ static void op_over(struct bh_pipeline *p, struct op *o, struct bh_obj *obj,
                     const struct bh_err *err)
 {
     p->waiting--;
-    p->bytes -= o->bytes;
+    p->bytes -= o->json.n;
     if (o->done && !p->freed)
         o->done(o->arg, obj, err);
     for (struct joined *j = o->joined; j && !p->freed; j = j->next)

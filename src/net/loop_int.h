@@ -39,8 +39,10 @@ struct bh_loop {
     struct bh_calls *running_posted; /* the batch that is being run */
     atomic_bool stop;
     uint64_t rng[4];
-    char *scratch;          /* BH_LOOP_SCRATCH bytes for reads, valid within one callback */
-    struct bh_link streams; /* live ones, dropped when the loop is freed */
+    unsigned char uuid_pool[256]; /* real: random bytes for names to come */
+    size_t uuid_left;             /* bytes of it that are not used yet, at its front */
+    char *scratch;                /* BH_LOOP_SCRATCH bytes for reads, valid within one callback */
+    struct bh_link streams;       /* live ones, dropped when the loop is freed */
     void (*drop_stream)(struct bh_link *l);
     struct bh_loop_real *real; /* NULL: virtual */
 };

@@ -254,13 +254,28 @@ void bh_loop_random_bytes(struct bh_loop *l, void *p, size_t n)
     }
 }
 
+/* The kernel is asked for those of several names at once: they are no secrets. */
+static void uuid_bytes(struct bh_loop *l, unsigned char ret[16])
+{
+    if (!l->real) {
+        bh_loop_random_bytes(l, ret, 16);
+        return;
+    }
+    if (l->uuid_left == 0) {
+        bh_loop_random_bytes(l, l->uuid_pool, sizeof(l->uuid_pool));
+        l->uuid_left = sizeof(l->uuid_pool);
+    }
+    l->uuid_left -= 16;
+    memcpy(ret, l->uuid_pool + l->uuid_left, 16);
+}
+
 void bh_loop_uuid(struct bh_loop *l, char ret[37])
 {
     static const char hex[] = "0123456789abcdef";
     unsigned char b[16];
     size_t at = 0;
 
-    bh_loop_random_bytes(l, b, sizeof(b));
+    uuid_bytes(l, b);
     b[6] = (unsigned char)((b[6] & 0x0f) | 0x40); /* version 4 */
     b[8] = (unsigned char)((b[8] & 0x3f) | 0x80); /* RFC 9562 variant */
     for (size_t i = 0; i < sizeof(b); i++) {

@@ -532,3 +532,21 @@ BH_TEST(loop_timer_after_a_long_turn)
     BH_CHECK((end.tv_sec - start.tv_sec) * 1000000000 + end.tv_nsec - start.tv_nsec >= 50000000);
     bh_loop_free(l);
 }
+
+/* Of a real loop, too: none comes twice, and a loop has its own. */
+BH_TEST(loop_uuids_differ)
+{
+    struct bh_err err = {0};
+    struct bh_loop *loops[2] = {bh_loop_new_real(&err), bh_loop_new_real(&err)};
+    char seen[100][37];
+
+    for (int i = 0; i < 100; i++) {
+        bh_loop_uuid(loops[i % 2], seen[i]);
+        BH_EQ(strlen(seen[i]), 36);
+        BH_EQ(seen[i][14], '4');
+        for (int k = 0; k < i; k++)
+            BH_CHECK(strcmp(seen[i], seen[k]) != 0);
+    }
+    bh_loop_free(loops[0]);
+    bh_loop_free(loops[1]);
+}
