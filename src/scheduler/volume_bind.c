@@ -16,6 +16,7 @@
 
 #define RETRY_FIRST_MS 10
 #define RETRY_MAX_MS   5000
+#define CONFLICT_TRIES 5
 
 /* One claim of a bind: with the volume that is to be its own, or NULL when one is to be made. */
 struct bind_volume {
@@ -34,6 +35,8 @@ struct sched_vbind {
     uint64_t call;
     struct bh_timer timer;
     int64_t wait_ms, timeout_s;
+    struct bh_str conflict; /* what the server said of the version, while the newest is read */
+    int tries;
     bool waiting, bound, taken;
     void (*done)(void *arg, struct bh_str why);
     void *arg;
@@ -617,6 +620,65 @@ static void go(struct sched_vbind *b)
     (void)check(b);
 }
 
+/* Somebody wrote the object meanwhile: which version is there now? */
+static void read_again(struct sched_vbind *b)
+{
+    const struct bind_volume *v = &b->v[b->i];
+    const struct bh_obj *o = v->pv ? v->pv : v->pvc;
+    struct bh_client_req req = {.verb = BH_VERB_GET, .kind = o->kind, .ns = o->ns, .name = o->name};
+
+    b->call = bh_client_call(b->s->client, &req, on_answer, b);
+}
+
+static void again_later(struct sched_vbind *b)
+{
+    b->wait_ms = b->wait_ms ? 2 * b->wait_ms : RETRY_FIRST_MS;
+    if (b->wait_ms > RETRY_MAX_MS)
+        b->wait_ms = RETRY_MAX_MS;
+    bh_timer_start(&b->timer, b->wait_ms);
+}
+
+/* Whether another has decided otherwise: then it is not written over. */
+static bool given_away(const struct sched_vbind *b, const struct bind_volume *v)
+{
+    const struct bh_core_v1_persistent_volume_claim *pvc = bh_obj_struct(v->pvc);
+    const struct bh_core_v1_persistent_volume *pv = v->pv ? bh_obj_struct(v->pv) : NULL;
+    const struct bh_str *node =
+        bh_str_map_get(&pvc->metadata.annotations, BH_S(BH_VOL_SELECTED_NODE));
+
+    if (v->pvc->deleting || (v->pv && v->pv->deleting))
+        return true;
+    if (pv)
+        return pv->spec.claim_ref && !bh_pv_ref_is(pv->spec.claim_ref, pvc);
+    return pvc->spec.volume_name.n > 0 || (node && !bh_str_eq(*node, b->node));
+}
+
+/* The newest version, after a conflict: it may be written like the one before, or say already what
+ * was to be written (by another pod with the same claim, or by us when an answer was lost). */
+static void read_answer(struct sched_vbind *b, struct bh_obj *now)
+{
+    struct bind_volume *v = &b->v[b->i];
+    struct bh_obj **mine = v->pv ? &v->pv : &v->pvc, *old = *mine;
+    struct bh_str why = b->conflict;
+
+    if (!bh_str_eq(now->uid, old->uid) || b->tries++ >= CONFLICT_TRIES) {
+        failed(b, "%.*s", BH_SF(why));
+        return;
+    }
+    if (now->rv <= old->rv) { /* what is in our way is not there to be read yet */
+        again_later(b);
+        return;
+    }
+    *mine = bh_obj_ref(now);
+    (void)bh_obj_unref(old);
+    b->conflict.n = 0;
+    b->wait_ms = 0;
+    if (!says_so(b, v) && given_away(b, v))
+        failed(b, "%.*s", BH_SF(why));
+    else
+        go(b);
+}
+
 static void on_answer(void *arg, const struct bh_client_res *res)
 {
     struct sched_vbind *b = arg;
@@ -624,19 +686,24 @@ static void on_answer(void *arg, const struct bh_client_res *res)
 
     b->call = 0;
     if (res->status == 0 || res->status == 429 || res->status >= 500) {
-        /* Perhaps it took effect: then the same once more conflicts, and the next attempt finds the
-         * volume given to the claim. */
-        b->wait_ms = b->wait_ms ? 2 * b->wait_ms : RETRY_FIRST_MS;
-        if (b->wait_ms > RETRY_MAX_MS)
-            b->wait_ms = RETRY_MAX_MS;
-        bh_timer_start(&b->timer, b->wait_ms);
+        again_later(b); /* perhaps it took effect: then the same once more conflicts */
+        return;
+    }
+    if (res->status == 409 && !b->conflict.n) {
+        b->conflict = bh_str_dup(b->arena, bh_s(res->err.msg));
+        read_again(b);
         return;
     }
     if (res->err.code != BH_OK || !res->obj) {
         failed(b, "%s", res->err.msg);
         return;
     }
+    if (b->conflict.n) {
+        read_answer(b, res->obj);
+        return;
+    }
     b->wait_ms = 0;
+    b->tries = 0;
     v->written = res->obj->rv;
     b->i++;
     go(b);
@@ -650,6 +717,8 @@ static void on_timer(void *arg)
         failed(b, "the volumes on node \"%.*s\" were given to another pod", BH_SF(b->node));
     else if (b->waiting)
         failed(b, "binding volumes: context deadline exceeded");
+    else if (b->conflict.n)
+        read_again(b);
     else
         go(b);
 }

@@ -115,6 +115,32 @@ BH_TEST(a_claim_that_waited_gets_the_smallest_volume_of_the_node)
     world_done(&w);
 }
 
+/* Both write the volume for the same claim: the second one finds it written. */
+BH_TEST(pods_with_the_same_claim_that_waited)
+{
+    struct world w;
+    const struct bh_core_v1_persistent_volume *v;
+
+    world_init(&w);
+    node(&w, "elm");
+    class(&w, BH_VOL_NO_PROVISIONER);
+    volume(&w, "small", "2Gi", "elm");
+    claim(&w, "data", "ReadWriteOnce", "");
+    pod(&w, "p", "data", "");
+    pod(&w, "q", "data", "");
+    world_start(&w);
+    world_run(&w, 3000);
+    v = world_get(&w, PV, "", "small");
+    BH_CHECK(v && v->spec.claim_ref);
+    BH_STREQ(world_message(&w, "p"), "");
+    BH_STREQ(world_message(&w, "q"), "");
+    bound(&w, "data", "small");
+    world_run(&w, 500);
+    BH_STREQ(world_node_of(&w, "p"), "elm");
+    BH_STREQ(world_node_of(&w, "q"), "elm");
+    world_done(&w);
+}
+
 BH_TEST(a_claim_to_be_provisioned_names_its_node)
 {
     struct world w;
