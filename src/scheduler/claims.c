@@ -487,15 +487,6 @@ struct bh_str sched_claims_postfilter(struct cycle *c)
     return BH_S("still not schedulable");
 }
 
-/* Finalizer off, then away. */
-void sched_claim_remove(struct bh_scheduler *s, const struct bh_obj *o)
-{
-    (void)bh_client_patch(s->client, &bh_resource_v1_resource_claim_kind, o->ns, o->name, "",
-                          BH_PATCH_MERGE, BH_S("{\"metadata\":{\"finalizers\":null}}"), NULL, NULL);
-    (void)bh_client_delete(s->client, &bh_resource_v1_resource_claim_kind, o->ns, o->name, o->uid,
-                           -1, NULL, NULL);
-}
-
 /* A reservation of ours is stored: should the informer miss the version in which it stood (a lost
  * watch) and see a later one without it, the reservation ends by this record. */
 void sched_claim_written(struct bh_scheduler *s, const struct bh_obj *o)

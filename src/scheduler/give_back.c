@@ -1,4 +1,5 @@
-/* What the scheduler takes back of claims: allocations, and reservations for a pod.
+/* What the scheduler takes back of claims: allocations, reservations for a pod, and claims that it
+ * made itself.
  *
  * Until the answer is known the claim must not be used: a pod that is bound with the allocation, or
  * the reservation, that the informer still shows would run without its devices once the write
@@ -38,6 +39,11 @@ static void giving_end(struct giving *g)
     bh_free(g);
 }
 
+static bool unknown(const struct bh_client_res *res)
+{
+    return res->status == 0 || res->status == 429 || res->status >= 500;
+}
+
 /* pod_uid empty: that of the allocation. */
 static struct giving *giving_of(struct bh_scheduler *s, struct bh_str uid, struct bh_str pod_uid)
 {
@@ -57,7 +63,7 @@ static void answer(void *arg, const struct bh_client_res *res)
     struct bh_scheduler *s = g->s;
 
     g->call = 0;
-    if (res->status == 0 || res->status == 429 || res->status >= 500) {
+    if (unknown(res)) {
         bh_timer_start(&g->again, AGAIN_MS);
         return;
     }
@@ -163,13 +169,13 @@ static void release_read(struct giving *g, const struct bh_client_res *res)
 static void release_answer(void *arg, const struct bh_client_res *res)
 {
     struct giving *g = arg;
-    bool unknown = res->status == 0 || res->status == 429 || res->status >= 500;
+    bool lost = unknown(res);
 
     g->call = 0;
     if (!g->read && res->status == 409) {
         g->read = true;
         release_send(g);
-    } else if (unknown) {
+    } else if (lost) {
         g->unsure |= !g->read;
         bh_timer_start(&g->again, AGAIN_MS);
     } else if (res->status == 404) {
@@ -231,7 +237,123 @@ bool sched_releases(struct bh_scheduler *s, const struct bh_obj *claim, const st
     return giving_of(s, claim->uid, pod->uid) != NULL;
 }
 
-/* ---- both ---- */
+/* ---- claims ---- */
+
+#define FINALIZER "resource.kubernetes.io/delete-protection"
+
+struct removal {
+    struct bh_link link; /* in s->removing */
+    struct bh_scheduler *s;
+    struct bh_obj *obj; /* the version that the write is made for */
+    struct bh_arena *arena;
+    bool read; /* another wrote: which version is there now is to be read */
+    struct bh_timer again;
+    uint64_t call;
+};
+
+static void removal_end(struct removal *r)
+{
+    if (r->call)
+        bh_client_cancel(r->s->client, r->call);
+    bh_timer_stop(&r->again);
+    bh_list_del(&r->link);
+    (void)bh_obj_unref(r->obj);
+    (void)bh_arena_free(r->arena);
+}
+
+static void removal_send(void *arg);
+
+static void removal_read(void *arg, const struct bh_client_res *res)
+{
+    struct removal *r = arg;
+    struct bh_obj *old = r->obj;
+
+    r->call = 0;
+    if (unknown(res) ||
+        (res->obj && bh_str_eq(res->obj->uid, old->uid) && res->obj->rv <= old->rv)) {
+        bh_timer_start(&r->again, AGAIN_MS);
+        return;
+    }
+    if (!res->obj || !bh_str_eq(res->obj->uid, old->uid)) {
+        removal_end(r);
+        return;
+    }
+    r->obj = bh_obj_ref(res->obj);
+    (void)bh_obj_unref(old);
+    r->read = false;
+    removal_send(r);
+}
+
+/* Of the finalizer, when there is one, and of the deletion. */
+static void removal_answer(void *arg, const struct bh_client_res *res, size_t n)
+{
+    struct removal *r = arg;
+    const struct bh_client_res *last = &res[n - 1];
+
+    r->call = 0;
+    if (unknown(last)) {
+        bh_timer_start(&r->again, AGAIN_MS);
+    } else if (last->status == 409) { /* another version, or another claim of this name */
+        r->read = true;
+        removal_send(r);
+    } else {
+        removal_end(r); /* done, or there is nothing that could be done */
+    }
+}
+
+static void removal_send(void *arg)
+{
+    struct removal *r = arg;
+    struct bh_resource_v1_resource_claim c =
+        *(const struct bh_resource_v1_resource_claim *)bh_obj_struct(r->obj);
+    struct bh_str_vec f = {bh_new_n(r->arena, struct bh_str, c.metadata.finalizers.n + 1), 0};
+    const struct bh_kind *k = &bh_resource_v1_resource_claim_kind;
+    struct bh_client_req reqs[2] = {
+        {.verb = BH_VERB_UPDATE, .kind = k, .ns = r->obj->ns, .name = r->obj->name, .msg_kind = k},
+        {.verb = BH_VERB_DELETE, .kind = k, .ns = r->obj->ns, .name = r->obj->name}};
+    size_t first;
+
+    if (r->read) {
+        struct bh_client_req get = reqs[1];
+
+        get.verb = BH_VERB_GET;
+        r->call = bh_client_call(r->s->client, &get, removal_read, r);
+        return;
+    }
+    for (size_t i = 0; i < c.metadata.finalizers.n; i++)
+        if (!bh_str_eqc(c.metadata.finalizers.p[i], FINALIZER))
+            f.p[f.n++] = c.metadata.finalizers.p[i];
+    first = f.n == c.metadata.finalizers.n;
+    c.metadata.finalizers = f;
+    reqs[0].msg = &c;
+    reqs[1].body = bh_str_fmt(r->arena,
+                              "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\","
+                              "\"preconditions\":{\"uid\":\"%.*s\"}}",
+                              BH_SF(r->obj->uid));
+    r->call = bh_client_sequence(r->s->client, reqs + first, 2 - first, removal_answer, r);
+}
+
+void sched_claim_remove(struct bh_scheduler *s, struct bh_obj *claim)
+{
+    struct bh_arena *a;
+    struct removal *r;
+
+    bh_list_for(it, &s->removing)
+    {
+        if (bh_str_eq(bh_container(it, struct removal, link)->obj->uid, claim->uid))
+            return;
+    }
+    a = bh_arena_new(0);
+    r = bh_new(a, struct removal);
+    r->s = s;
+    r->arena = a;
+    r->obj = bh_obj_ref(claim);
+    bh_timer_init(&r->again, s->loop, removal_send, r);
+    bh_list_add_tail(&s->removing, &r->link);
+    removal_send(r);
+}
+
+/* ---- all ---- */
 
 void sched_give_seen(struct bh_scheduler *s, const struct bh_obj *claim, bool gone)
 {
@@ -250,4 +372,5 @@ void sched_give_seen(struct bh_scheduler *s, const struct bh_obj *claim, bool go
 void sched_give_done(struct bh_scheduler *s)
 {
     bh_list_for_safe(it, &s->giving) giving_end(bh_container(it, struct giving, link));
+    bh_list_for_safe(it2, &s->removing) removal_end(bh_container(it2, struct removal, link));
 }

@@ -312,8 +312,8 @@ struct bh_scheduler {
     uint64_t failures_epoch;    /* of the last one */
     uint64_t seq;
     struct bh_timer turn, backoff_timer, flush_timer;
-    struct bh_link giving;     /* give_back.c */
-    struct bh_link open_holds; /* holds.c */
+    struct bh_link giving, removing; /* give_back.c */
+    struct bh_link open_holds;       /* holds.c */
     struct bh_link binds, bind_waits;
     size_t binds_n;
     struct bh_scheduler_stats stats;
@@ -593,7 +593,6 @@ bool sched_owned_by(const struct bh_meta_v1_object_meta *m, struct bh_str uid);
 enum binding_state sched_binding_state(const struct bh_resource_v1_resource_claim *c,
                                        const struct bh_meta_v1_condition **ret_failure);
 struct bh_str sched_claims_postfilter(struct cycle *c); /* upstream's words */
-void sched_claim_remove(struct bh_scheduler *s, const struct bh_obj *o);
 
 /* ---- holds.c: devices kept for nominated pods ---- */
 /* Keeps these allocations for the pod while it is nominated; copies. n 0: nothing is kept. */
@@ -613,6 +612,8 @@ enum verdict sched_native_filter(struct cycle *c, const struct snode *n, struct 
 
 /* ---- give_back.c: allocations and reservations that the scheduler takes back ---- */
 void sched_give_back(struct bh_scheduler *s, struct bh_obj *claim);
+/* A claim that the scheduler made and that came to nothing: its finalizer, and the claim. */
+void sched_claim_remove(struct bh_scheduler *s, struct bh_obj *claim);
 /* Whether that is under way: the claim must not be used as the informer shows it. */
 bool sched_gives_back(struct bh_scheduler *s, const struct bh_obj *claim);
 /* The reservation for a pod whose attempt failed; claim: the newest version that is known. */

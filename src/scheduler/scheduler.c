@@ -759,6 +759,7 @@ struct bh_scheduler *bh_scheduler_new(struct bh_client *c, const struct bh_sched
     bh_list_init(&s->bind_waits);
     bh_list_init(&s->volume_waits);
     bh_list_init(&s->giving);
+    bh_list_init(&s->removing);
     bh_timer_init(&s->turn, s->loop, on_turn, s);
     if (take_config(s, opts ? opts->config : NULL, err) < 0)
         return bh_scheduler_free(s);
