@@ -25,7 +25,7 @@ static size_t split(struct bh_str path, struct bh_str *parts, size_t max)
 
 static struct bh_str lower(struct bh_rq *rq, struct bh_str s)
 {
-    char *p = bh_arena_memdup(rq->a, s.p, s.n);
+    char *p = bh_arena_memdup(rq->life, s.p, s.n);
 
     for (size_t i = 0; i < s.n; i++)
         if (p[i] >= 'A' && p[i] <= 'Z')
@@ -86,7 +86,7 @@ int bh_ri_parse(struct bh_rq *rq, struct bh_str raw_path)
     size_t n, at = 0;
 
     memset(ri, 0, sizeof(*ri));
-    if (bh_url_decode(rq->a, raw_path, false, &ri->path, NULL) < 0)
+    if (bh_url_decode(rq->life, raw_path, false, &ri->path, NULL) < 0)
         return bh_fail_text(rq, 400, BH_S("400 Bad Request"));
     n = split(ri->path, p, BH_COUNT(p));
     ri->verb = lower(rq, rq->method);

@@ -133,7 +133,9 @@ static int bind(struct bh_rq *rq, struct bh_resource *pods, const struct bh_core
         answer_created(rq);
         return 0;
     }
-    return bh_write_submit_then(rq, BH_STORE_UPDATE, pods, p, acted, rq);
+    r = bh_write_submit_then(rq, BH_STORE_UPDATE, pods, p, acted, rq);
+    rq->accepted = r == 0;
+    return r;
 }
 
 int bh_rest_binding(struct bh_rq *rq)

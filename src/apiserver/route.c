@@ -1,5 +1,6 @@
 /* From an accepted request to the function that serves it. */
 #include "api/gen/meta_v1.h"
+#include "apiserver/scale.h"
 #include "apiserver/server_int.h"
 #include "base/limits.h"
 
@@ -328,25 +329,52 @@ void bh_rq_finish(struct bh_rq *rq)
     s->rq = NULL;
     s->next = rq->srv->slot_free;
     rq->srv->slot_free = at + 1;
+    if (rq->a != rq->life)
+        (void)bh_arena_free(rq->a);
+    (void)bh_arena_free(rq->life);
+}
+
+/* Gives back what was needed on the way to the store. Only the plain forms of the answer are made
+ * without it. */
+static void settle(struct bh_rq *rq)
+{
+    struct bh_str_vec warnings = {NULL, 0};
+    bool plain = rq->objects || (rq->as == BH_AS_OBJECT && rq->form == BH_FORM_JSON && !rq->pretty);
+
+    if (!rq->accepted || !plain || bh_scale_asked(rq))
+        return;
+    if (rq->warnings.n > 0)
+        warnings.p = bh_new_n(rq->life, struct bh_str, rq->warnings.n);
+    for (; warnings.n < rq->warnings.n; warnings.n++)
+        warnings.p[warnings.n] = bh_str_dup(rq->life, rq->warnings.p[warnings.n]);
+    rq->warnings = warnings;
+    rq->warnings_cap = warnings.n;
+    rq->method = rq->accept = rq->body = (struct bh_str){NULL, 0};
+    rq->field_manager = rq->field_validation = (struct bh_str){NULL, 0};
+    rq->msg = NULL;
+    memset(&rq->q, 0, sizeof(rq->q));
+    memset(&rq->fail, 0, sizeof(rq->fail));
+    memset(&rq->env, 0, sizeof(rq->env));
     (void)bh_arena_free(rq->a);
+    rq->a = rq->life;
 }
 
 static void copy_user(struct bh_rq *rq, const struct bh_user *u)
 {
-    struct bh_user_extra *extra = bh_new_n(rq->a, struct bh_user_extra, u->extra_n + 1);
+    struct bh_user_extra *extra = bh_new_n(rq->life, struct bh_user_extra, u->extra_n + 1);
 
-    rq->user.name = bh_str_dup(rq->a, u->name);
-    rq->user.uid = bh_str_dup(rq->a, u->uid);
-    rq->user.groups.p = bh_new_n(rq->a, struct bh_str, u->groups.n + 1);
+    rq->user.name = bh_str_dup(rq->life, u->name);
+    rq->user.uid = bh_str_dup(rq->life, u->uid);
+    rq->user.groups.p = bh_new_n(rq->life, struct bh_str, u->groups.n + 1);
     rq->user.groups.n = u->groups.n;
     for (size_t i = 0; i < u->groups.n; i++)
-        rq->user.groups.p[i] = bh_str_dup(rq->a, u->groups.p[i]);
+        rq->user.groups.p[i] = bh_str_dup(rq->life, u->groups.p[i]);
     for (size_t i = 0; i < u->extra_n; i++) {
-        extra[i].key = bh_str_dup(rq->a, u->extra[i].key);
-        extra[i].values.p = bh_new_n(rq->a, struct bh_str, u->extra[i].values.n + 1);
+        extra[i].key = bh_str_dup(rq->life, u->extra[i].key);
+        extra[i].values.p = bh_new_n(rq->life, struct bh_str, u->extra[i].values.n + 1);
         extra[i].values.n = u->extra[i].values.n;
         for (size_t j = 0; j < u->extra[i].values.n; j++)
-            extra[i].values.p[j] = bh_str_dup(rq->a, u->extra[i].values.p[j]);
+            extra[i].values.p[j] = bh_str_dup(rq->life, u->extra[i].values.p[j]);
     }
     rq->user.extra = extra;
     rq->user.extra_n = u->extra_n;
@@ -355,18 +383,19 @@ static void copy_user(struct bh_rq *rq, const struct bh_user *u)
 static struct bh_rq *rq_new(struct bh_apiserver *srv, const struct bh_api_request *in,
                             const struct bh_api_sink *sink)
 {
-    struct bh_arena *a = in->arena ? in->arena : bh_arena_new(0);
-    struct bh_rq *rq = bh_new(a, struct bh_rq);
+    struct bh_arena *life = bh_arena_new(0), *a = in->arena ? in->arena : bh_arena_new(0);
+    struct bh_rq *rq = bh_new(life, struct bh_rq);
     bool ours = in->arena != NULL;
 
+    rq->life = life;
     rq->a = a;
     rq->srv = srv;
     rq->sink = *sink;
     rq->objects = in->objects;
     rq->method = ours ? in->method : bh_str_dup(a, in->method);
     rq->accept = ours ? in->accept : bh_str_dup(a, in->accept);
-    rq->content_type = ours ? in->content_type : bh_str_dup(a, in->content_type);
-    rq->user_agent = ours ? in->user_agent : bh_str_dup(a, in->user_agent);
+    rq->content_type = bh_str_dup(life, in->content_type);
+    rq->user_agent = bh_str_dup(life, in->user_agent);
     rq->body = ours ? in->body : bh_str_dup(a, in->body);
     rq->msg = in->msg;
     rq->msg_kind = in->msg_kind;
@@ -397,7 +426,10 @@ uint64_t bh_apiserver_handle(struct bh_apiserver *srv, const struct bh_api_reque
     }
     if (r < 0)
         bh_rq_send_fail(rq);
-    return slot_find(srv, id) ? id : 0;
+    rq = slot_find(srv, id);
+    if (rq)
+        settle(rq);
+    return rq ? id : 0;
 }
 
 void bh_apiserver_cancel(struct bh_apiserver *srv, uint64_t id)

@@ -1,7 +1,9 @@
 /* A request on its way through the server: what was asked, what has been decided, how it will be
  * answered.
  *
- * It lives in its own arena and is freed when the answer (or the end of the watch) has been given.
+ * It lives in an arena of its own and is freed when the answer (or the end of the watch) has been
+ * given. What is allocated on the way has another arena, which a write that is only to be answered
+ * gives back when it has been accepted: while the store works, thousands of them wait.
  * Functions that can refuse return 0, or -code after having filled rq->fail through one of the
  * bh_fail_…() functions: whoever is at the top sends it. One loop.
  */
@@ -58,7 +60,9 @@ struct bh_ri {
 struct bh_rq {
     struct bh_link link; /* in the server's list while it is under way */
     struct bh_apiserver *srv;
-    struct bh_arena *a;
+    struct bh_arena *life; /* of the request itself, and of what its answer needs */
+    struct bh_arena *a;    /* of all else */
+    bool accepted;         /* nothing is left to be done but the usual answer of a write */
     uint64_t id;
     struct bh_api_sink sink;
     bool canceled; /* nobody listens any more */

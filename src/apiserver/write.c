@@ -200,8 +200,11 @@ int bh_write_submit_then(struct bh_rq *rq, enum bh_store_op op, struct bh_resour
 int bh_write_submit(struct bh_rq *rq, enum bh_store_op op, struct bh_resource *res,
                     const void *hub_obj, int http)
 {
-    return bh_write_submit_then(rq, op, res, hub_obj,
-                                http == 201 ? write_created : bh_write_answered, rq);
+    int r = bh_write_submit_then(rq, op, res, hub_obj,
+                                 http == 201 ? write_created : bh_write_answered, rq);
+
+    rq->accepted = r == 0;
+    return r;
 }
 
 /* A copy of obj for add_status(), before the first half takes its status away; NULL: not asked. */
@@ -543,7 +546,9 @@ static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h,
         if (r <= 0)
             return r;
     }
-    return submit_encoded(rq, BH_STORE_UPDATE, rq->res, h, enc, bh_write_answered, rq);
+    r = submit_encoded(rq, BH_STORE_UPDATE, rq->res, h, enc, bh_write_answered, rq);
+    rq->accepted = r == 0;
+    return r;
 }
 
 /* What is owned is what was asked for, before the rules of the kind took part of it back: on the
