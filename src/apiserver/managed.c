@@ -9,6 +9,15 @@
 
 #define MANAGER_BYTES_MAX 128
 
+static bool is_printable(struct bh_str s)
+{
+    size_t i = 0;
+
+    while (i < s.n && (unsigned char)s.p[i] >= 0x20 && (unsigned char)s.p[i] < 0x7f)
+        i++;
+    return i == s.n;
+}
+
 struct bh_str bh_manager_of(struct bh_rq *rq)
 {
     struct bh_str ua = rq->user_agent, m;
@@ -17,6 +26,8 @@ struct bh_str bh_manager_of(struct bh_rq *rq)
     if (rq->field_manager.n > 0)
         return rq->field_manager;
     m = bh_str_cut(&ua, '/');
+    if (m.n > 0 && m.n <= MANAGER_BYTES_MAX && is_printable(m))
+        return m;
     /* What cannot be printed is left out, and no character is cut in two. */
     for (size_t i = 0, n; i < m.n; i += n) {
         n = 1;
@@ -31,10 +42,20 @@ struct bh_str bh_manager_of(struct bh_rq *rq)
     return b.n > 0 ? bh_str_dup(rq->a, bh_buf_str(&b)) : BH_S("unknown");
 }
 
-/* Entries to sets. A malformed entry is -BH_E_BAD_REQUEST: the caller then takes the stored ones,
- * whose fields are text of our own: it is read where it matters. */
+/* An object mostly comes back with the entries that were stored: their text is our own. */
+static bool is_among(const struct bh_meta_v1_managed_fields_entry_vec *stored, struct bh_str text)
+{
+    for (size_t i = 0; i < stored->n; i++)
+        if (bh_str_eq(stored->p[i].fields_v_1, text))
+            return true;
+    return false;
+}
+
+/* Entries to sets. A malformed entry is -BH_E_BAD_REQUEST: the caller then takes the stored ones.
+ * Text that stands in a stored entry is read where it matters. */
 static int decode_entries(struct bh_arena *a, const struct bh_meta_v1_managed_fields_entry_vec *v,
-                          bool stored, struct bh_managers *ret)
+                          const struct bh_meta_v1_managed_fields_entry_vec *stored,
+                          struct bh_managers *ret)
 {
     ret->p = bh_new_n(a, struct bh_manager, v->n + 2);
     ret->n = 0;
@@ -50,7 +71,7 @@ static int decode_entries(struct bh_arena *a, const struct bh_meta_v1_managed_fi
                                  .api_version = e->api_version,
                                  .subresource = e->subresource,
                                  .time = e->time};
-        if (stored)
+        if (stored == v || (stored && is_among(stored, e->fields_v_1)))
             m->text = e->fields_v_1.n > 0 ? e->fields_v_1 : BH_S("{}");
         else if (bh_fset_decode(e->fields_v_1.n > 0 ? e->fields_v_1 : BH_S("{}"), a, &m->set,
                                 NULL) < 0)
@@ -62,7 +83,7 @@ static int decode_entries(struct bh_arena *a, const struct bh_meta_v1_managed_fi
 int bh_managed_decode(struct bh_arena *a, const struct bh_meta_v1_managed_fields_entry_vec *v,
                       struct bh_managers *ret)
 {
-    return decode_entries(a, v, false, ret);
+    return decode_entries(a, v, NULL, ret);
 }
 
 /* Back into the struct, sorted. */
@@ -219,9 +240,10 @@ int bh_managed_keep(struct bh_rq *rq, const struct bh_kind *hub, void *obj, cons
         if (old)
             return 0;
     }
-    if (!given || decode_entries(rq->a, &m->managed_fields, false, &managers) < 0) {
+    if (!given ||
+        decode_entries(rq->a, &m->managed_fields, om ? &om->managed_fields : NULL, &managers) < 0) {
         given = false;
-        if (!om || decode_entries(rq->a, &om->managed_fields, true, &managers) < 0)
+        if (!om || decode_entries(rq->a, &om->managed_fields, &om->managed_fields, &managers) < 0)
             managers = (struct bh_managers){NULL, 0};
     }
     if (old && managers.n == 0) {
