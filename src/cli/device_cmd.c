@@ -6,14 +6,17 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/fs.h"
 #include "cli/cluster.h"
 #include "cli/commands.h"
 #include "cli/device_cmd.h"
+#include "data/json.h"
 #include "driver/gpu_driver.h"
 #include "driver/gpu_faults.h"
 #include "driver/gpu_xid.h"
 #include "driver/health_policy.h"
+#include "driver/metadata_read.h"
 
 #define ARGS_MAX      64
 #define LOCK_TRIES    100
@@ -54,6 +57,7 @@ static const char usage[] =
     "  untaint   take it away\n"
     "  fault     let a simulated device of this machine fail\n"
     "  clear     repair it\n"
+    "  metadata  what a container is told of its devices\n"
     "\n"
     "`bulkhead device COMMAND --help` says more.\n";
 
@@ -99,6 +103,12 @@ static const char usage_untaint[] =
     "  --dry-run=server|client  say which rules would be deleted, change nothing\n" HELP_PICK
         HELP_API;
 
+static const char usage_metadata[] =
+    "usage: bulkhead device metadata DIR\n"
+    "\n"
+    "Prints what a container is told of the devices of a request: the metadata files in the "
+    "request's directory\n"
+    "(/var/run/kubernetes.io/dra-device-attributes/…/REQUEST), of all drivers together.\n";
 static const char usage_fault[] =
     "usage: bulkhead device fault DEVICE --xid N\n"
     "\n"
@@ -292,6 +302,24 @@ static int parse(int argc, char **argv, const struct verb *v, struct device_opts
     return dry ? parse_dry_run(dry, o, err) : 0;
 }
 
+static int metadata(const struct device_opts *o, struct bh_err *err)
+{
+    BH_AUTO_ARENA a = bh_arena_new(0);
+    BH_AUTO_BUF b = {0};
+    struct bh_jv v;
+    int r;
+
+    if (o->args_n != 1)
+        return bh_err_set(err, BH_E_BAD_REQUEST, "metadata takes one directory");
+    r = bh_metadata_read(a, o->args[0], &v, err);
+    if (r < 0)
+        return r;
+    bh_jv_write(&b, &v, 0);
+    bh_buf_addc(&b, '\n');
+    (void)fwrite(b.p, 1, b.n, stdout);
+    return 0;
+}
+
 static bool asks_help(const char *word)
 {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
@@ -305,7 +333,8 @@ int bh_device_main(int argc, char **argv)
         {"taint", usage_taint, device_taint, F_API | F_PICK | F_DRY},
         {"untaint", usage_untaint, device_untaint, F_API | F_PICK | F_DRY},
         {"fault", usage_fault, fault, F_DATA | F_XID},
-        {"clear", usage_clear, clear, F_DATA | F_XID}};
+        {"clear", usage_clear, clear, F_DATA | F_XID},
+        {"metadata", usage_metadata, metadata, 0}};
     const char *args[ARGS_MAX], *name = argc > 1 ? argv[1] : NULL;
     struct device_opts o = {.args = args, .ns = "default"};
     struct bh_err err = {0};

@@ -26,6 +26,7 @@
 #include "driver/gpu_profile.h"
 #include "driver/gpu_xid.h"
 #include "driver/health_watch.h"
+#include "driver/metadata_read.h"
 #include "driver/slice_publish.h"
 #include "net/loop.h"
 
@@ -34,7 +35,8 @@
 #define LOOK_NS           ((int64_t)60 * 1000000000)
 
 struct opts {
-    const char *driver, *profile, *kubeconfig, *node, *data_dir, *root, *cdi_dir, *policy;
+    const char *driver, *profile, *kubeconfig, *node, *data_dir, *root, *cdi_dir, *policy,
+        *metadata;
     int64_t count, orphan_grace_s, ready_fd;
     bool verbose;
 };
@@ -80,6 +82,7 @@ static const char usage[] =
     "  --health-policy NS/NAME  ConfigMap that says what faults mean (default " BH_HEALTH_POLICY_NS
     "/" BH_HEALTH_POLICY_NAME ";\n"
     "                       empty: the built-in table)\n"
+    "  --metadata-versions LIST  of the device metadata files; v1alpha1 is the one that is known\n"
     "  --verbose            log debug messages\n";
 
 /* ---- arguments ---- */
@@ -114,6 +117,9 @@ static int args_check(const struct opts *o)
         return fail_usage("--kubeconfig is required", "");
     if (bh_check_dns1123_subdomain(bh_s(o->driver), buf) || strlen(o->driver) > 63)
         return fail_usage("--driver-name must be a DNS name of at most 63 characters", "");
+    if (!bh_metadata_version_known(bh_s(o->metadata)))
+        return fail_usage("none of the requested metadata API versions are supported: ",
+                          o->metadata);
     if (o->policy[0] && !policy_name(o->policy, &ns, &name))
         return fail_usage("--health-policy must be NAMESPACE/NAME of a ConfigMap, not ", o->policy);
     return 0;
@@ -133,6 +139,7 @@ static int args_parse(int argc, char **argv, struct opts *o)
         ORPHAN,
         READY,
         POLICY,
+        METADATA,
         VERBOSE,
         HELP
     };
@@ -147,6 +154,7 @@ static int args_parse(int argc, char **argv, struct opts *o)
                                           {"orphan-grace", required_argument, NULL, ORPHAN},
                                           {"ready-fd", required_argument, NULL, READY},
                                           {"health-policy", required_argument, NULL, POLICY},
+                                          {"metadata-versions", required_argument, NULL, METADATA},
                                           {"verbose", no_argument, NULL, VERBOSE},
                                           {"help", no_argument, NULL, HELP},
                                           {NULL, 0, NULL, 0}};
@@ -156,15 +164,17 @@ static int args_parse(int argc, char **argv, struct opts *o)
                        .root = "/var/lib/kubelet",
                        .cdi_dir = "/var/run/cdi",
                        .policy = BH_HEALTH_POLICY_NS "/" BH_HEALTH_POLICY_NAME,
+                       .metadata = "v1alpha1",
                        .count = -1,
                        .orphan_grace_s = 120,
                        .ready_fd = -1};
     optind = 1;
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-        const char **dst[] = {[NODE] = &o->node,       [KUBECONFIG] = &o->kubeconfig,
-                              [PROFILE] = &o->profile, [DRIVER] = &o->driver,
-                              [ROOT] = &o->root,       [DATA] = &o->data_dir,
-                              [CDI] = &o->cdi_dir,     [POLICY] = &o->policy};
+        const char **dst[] = {[NODE] = &o->node,        [KUBECONFIG] = &o->kubeconfig,
+                              [PROFILE] = &o->profile,  [DRIVER] = &o->driver,
+                              [ROOT] = &o->root,        [DATA] = &o->data_dir,
+                              [CDI] = &o->cdi_dir,      [POLICY] = &o->policy,
+                              [METADATA] = &o->metadata};
 
         if (c == SIM) {
             if (!bh_str_i64(bh_s(optarg), 0, BH_GPUS_MAX, &o->count))
