@@ -39,11 +39,32 @@ struct bh_str bh_lines_rest(const struct bh_lines *l)
 
 /* ---- what was seen before ---- */
 
+#define RV_WITHIN 1024 /* it stands near the front; further back the object is read again */
+
+/* The version in the bytes of an object, or 0. A guess: nothing but a look-up depends on it. */
+static uint64_t peek_rv(struct bh_str json)
+{
+    static const struct bh_str key = BH_S_INIT("\"resourceVersion\":\"");
+    struct bh_str front = bh_str_sub(json, 0, RV_WITHIN < json.n ? RV_WITHIN : json.n);
+    ptrdiff_t at = bh_str_find(front, key), end;
+    int64_t rv;
+
+    if (at < 0)
+        return 0;
+    end = bh_str_chr(front, '"', (size_t)at + key.n);
+    if (end < 0 ||
+        !bh_str_i64(bh_str_sub(front, (size_t)at + key.n, (size_t)end), 1, INT64_MAX, &rv))
+        return 0;
+    return (uint64_t)rv;
+}
+
 static struct bh_obj *seen_get(const struct bh_wire_seen *s, const struct bh_kind *kind,
                                struct bh_str json)
 {
-    for (size_t i = 0; i < BH_COUNT(s->obj); i++)
-        if (s->obj[i] && s->obj[i]->kind == kind && bh_str_eq(s->obj[i]->json, json))
+    uint64_t rv = peek_rv(json);
+
+    for (size_t i = 0; rv && i < BH_COUNT(s->obj); i++)
+        if (s->rv[i] == rv && s->obj[i]->kind == kind && bh_str_eq(s->obj[i]->json, json))
             return bh_obj_ref(s->obj[i]);
     return NULL;
 }
@@ -53,8 +74,9 @@ static struct bh_obj *seen_put(struct bh_wire_seen *s, struct bh_obj *o)
 {
     struct bh_obj **at = &s->obj[s->next];
 
-    if (!o)
-        return NULL;
+    if (!o || !o->rv)
+        return o;
+    s->rv[s->next] = o->rv;
     s->next = (s->next + 1) % BH_COUNT(s->obj);
     (void)bh_obj_unref(*at);
     *at = bh_obj_ref(o);
@@ -65,6 +87,7 @@ void bh_wire_seen_done(struct bh_wire_seen *s)
 {
     for (size_t i = 0; i < BH_COUNT(s->obj); i++)
         s->obj[i] = bh_obj_unref(s->obj[i]);
+    memset(s->rv, 0, sizeof(s->rv));
 }
 
 /* ---- lists and objects ---- */

@@ -23,6 +23,7 @@ struct bh_str bh_lines_rest(const struct bh_lines *l); /* what has no end yet */
  * once. All zero is valid. */
 struct bh_wire_seen {
     struct bh_obj *obj[32];
+    uint64_t rv[32]; /* theirs: bytes are compared when this is the same */
     size_t next;
 };
 void bh_wire_seen_done(struct bh_wire_seen *s);
