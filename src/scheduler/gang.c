@@ -69,7 +69,7 @@ static void gang_drop(struct bh_scheduler *s, struct gang *g)
     if (g->obj || g->n)
         return;
     bh_timer_stop(&g->when);
-    gang_away_forget(g);
+    g->away = sched_away_free(g->away);
     (void)bh_map_del(&s->gangs, bh_s(g->key));
     bh_free(g->key);
     bh_free(g);
@@ -126,7 +126,7 @@ void sched_gangs_done(struct bh_scheduler *s)
         struct gang *g = v;
 
         bh_timer_stop(&g->when);
-        gang_away_forget(g);
+        g->away = sched_away_free(g->away);
         (void)bh_obj_unref(g->obj);
         bh_free(g->key);
         bh_free(g);
@@ -428,6 +428,7 @@ static void evict_and_wait(struct attempt *t)
 {
     struct bh_str text = BH_S(PREEMPT_TEXT);
 
+    t->g->away = sched_away_free(t->g->away);
     for (size_t i = 0; i < t->n; i++) {
         struct member *m = &t->m[i];
 
@@ -436,9 +437,10 @@ static void evict_and_wait(struct attempt *t)
             continue;
         }
         sched_preempt_take(&m->c, &t->v[i]);
+        m->pod->away = sched_away_free(m->pod->away); /* the gang remembers them */
         wait_for_others(t, m, text);
     }
-    gang_away_note(t);
+    t->g->away = sched_away_new(t->s, NULL, t->g, t->v, t->n);
     tell(t, "False", "Unschedulable", text);
 }
 
@@ -549,7 +551,7 @@ static enum outcome search(struct attempt *t)
     bool fit, rooms = false, error = false;
     int32_t want = t->want;
 
-    t->waits = gang_away_waits(t);
+    t->waits = sched_away_waits(t->g->away);
     fit = try_all(t);
     for (size_t i = 0; i < t->n; i++) {
         rooms |= t->m[i].victims_n > 0;
@@ -590,7 +592,7 @@ void sched_gang_attempt(struct bh_scheduler *s, struct spod *first)
     s->stats.attempts += t.n;
     switch (search(&t)) {
     case PLACED:
-        gang_away_forget(t.g);
+        t.g->away = sched_away_free(t.g->away);
         bind_all(&t);
         break;
     case ROOM_TO_MAKE:

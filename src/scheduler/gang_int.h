@@ -67,10 +67,5 @@ void gang_search_undo(struct attempt *t);
 /* Whom it takes that the group fits, at any place: t->v, unless what stands there already is at
  * least as good. False: it does not fit at all. Nobody goes yet, and nothing stays. */
 bool gang_find_victims(struct attempt *t);
-/* Remembers whom t->v sends away. */
-void gang_away_note(struct attempt *t);
-/* Whether some of them are still there, or their claims are not given back yet. */
-bool gang_away_waits(const struct attempt *t);
-void gang_away_forget(struct gang *g);
 
 #endif

@@ -91,6 +91,7 @@ void sched_denominate(struct bh_scheduler *s, struct spod *pod)
 
     sched_nominate(pod, NULL);
     sched_hold_drop(pod);
+    pod->away = sched_away_free(pod->away);
     if (!n || !n->obj || pod->node == n || !s->ready)
         return;
     sched_happened(s, &(struct happening){.ev = EV_POD_GONE, .node = n, .pod = pod, .guest = true});

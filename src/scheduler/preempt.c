@@ -386,11 +386,13 @@ void sched_preempt_take(struct cycle *c, const struct victims *v)
         if (o->priority < c->pod->priority)
             sched_unnominate(c->s, o);
     }
-    if (c->pod->nominated != n || c->pod->hold)
+    if (c->pod->nominated != n)
         sched_denominate(c->s, c->pod);
     sched_nominate(c->pod, n);
     sched_hold_set(c->s, c->pod, v->k.dra.allocations, v->k.dra.n);
     sched_histogram_add(&c->s->victims, (double)v->n, 1);
+    c->pod->away = sched_away_free(c->pod->away);
+    c->pod->away = sched_away_new(c->s, c->pod, NULL, v, 1);
     for (size_t i = 0; i < v->n; i++)
         evict(c, v->p[i]);
 }
@@ -430,7 +432,7 @@ static bool still_leaving(struct hunt *h)
         if (v.node->pods.p[i]->priority < c->pod->priority && preempted(v.node->pods.p[i]))
             v.p[v.n++] = v.node->pods.p[i];
     if (!v.n)
-        return false;
+        return sched_away_waits(c->pod->away); /* not seen leaving yet, or their claims remain */
     keep_devices(h, &v);
     return true;
 }

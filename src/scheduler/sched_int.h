@@ -81,7 +81,7 @@ struct sbind;
 struct bind_group;
 struct gang;
 struct sched_hold;
-struct gang_away;
+struct sched_away;
 struct sched_vbind;
 struct pod_terms;
 
@@ -147,6 +147,7 @@ struct spod {
     struct snode *nominated;
     struct bh_link nominated_link; /* in nominated->nominees */
     struct sched_hold *hold;       /* devices kept for it there; NULL: none */
+    struct sched_away *away;       /* whom it sent away; NULL: nobody, or its nomination ended */
     struct sbind *bind;
 };
 
@@ -176,9 +177,9 @@ struct gang {
     struct bh_link members;
     uint32_t n;
     struct bh_scheduler *s;
-    struct gang_away *away; /* whom it sent away last; NULL: nobody, or it is placed since */
-    int64_t search_ns;      /* not before that a long search is begun again */
-    struct bh_timer when;   /* for a search that had to wait for that */
+    struct sched_away *away; /* whom it sent away; NULL: nobody, or it is placed since */
+    int64_t search_ns;       /* not before that a long search is begun again */
+    struct bh_timer when;    /* for a search that had to wait for that */
 };
 
 struct pod_list {
@@ -702,6 +703,14 @@ enum preempt_result sched_preempt_find(struct cycle *c, struct bh_str *why,
 /* Nominates the pod, keeps its devices for it and evicts the victims. */
 void sched_preempt_take(struct cycle *c, const struct victims *v);
 enum preempt_result sched_preempt(struct cycle *c, struct bh_str *why);
+
+/* ---- away.c: those who were sent away ---- */
+/* For a pod, or a gang: the victims in n lists. NULL: there are none. */
+struct sched_away *sched_away_new(struct bh_scheduler *s, struct spod *pod, struct gang *g,
+                                  const struct victims *v, size_t n);
+struct sched_away *sched_away_free(struct sched_away *w); /* NULL is fine; returns NULL */
+/* Whether some of them are still there, or their claims are not given back yet. */
+bool sched_away_waits(const struct sched_away *w);
 
 /* ---- features.c: what nodes declare that they can do ---- */
 void sched_features_read(struct snode *n);

@@ -1,12 +1,12 @@
 /* The whole control plane in one thread and in virtual time, from one seed: API server, memory
  * store, controllers and scheduler, on a bad network, with roles and servers that die and disks
  * that fail. Pods ask for whole devices, partitions, shares of a network device, extended
- * resources.
+ * resources; some are more important than others, alone or in gangs, and take their places.
  *
  * What must hold at every revision: no device, counter or capacity is given away twice, no node is
  * overcommitted, a pod that has a node has its devices. And in the end, when all is well again, no
- * pod waits for what is free, no gang is bound by half while there is room for the rest, and
- * nothing is held by a pod that is gone.
+ * pod waits for what is free or held by the less important, no gang is bound by half while there is
+ * room for the rest, and nothing is held by a pod that is gone.
  *
  *     control_plane_sim [--seed N] [--fixed N] [--random N]      20 fixed and 5 random seeds by
  * default
@@ -23,6 +23,7 @@
 #include "api/gen/core_v1.h"
 #include "api/gen/resource_v1.h"
 #include "api/gen/resource_v1beta2.h"
+#include "api/gen/scheduling_v1.h"
 #include "api/gen/scheduling_v1alpha2.h"
 #include "apiserver/apiserver.h"
 #include "base/arena.h"
@@ -303,6 +304,8 @@ static void furnish(struct sim *s)
                           i, NODE_CPU));
         make_slices(s, i);
     }
+    create(s, &bh_scheduling_v1_priority_class_kind, "",
+           BH_S("{\"metadata\":{\"name\":\"high\"},\"value\":1000}"));
     bh_loop_advance(s->loop, SECOND_NS);
     for (int i = 0; i < NODES; i++)
         merge(s, &bh_core_v1_node_kind, (struct bh_str){NULL, 0}, bh_str_fmt(s->a, "n-%d", i), "",
@@ -337,6 +340,8 @@ static const char *shared_claim(struct sim *s)
 
 #define TEMPLATE(name, t) "{\"name\":\"" name "\",\"resourceClaimTemplateName\":\"" t "\"}"
 
+#define HIGH ",\"priorityClassName\":\"high\""
+
 static void make_pod(struct sim *s)
 {
     static const char *const asks[] = {"",
@@ -348,7 +353,7 @@ static void make_pod(struct sim *s)
                                        TEMPLATE("d", "nic"),
                                        TEMPLATE("d", "one") "," TEMPLATE("e", "nic")};
     uint64_t kind = pick(s, BH_COUNT(asks) + 2);
-    const char *claims = "", *limits = "";
+    const char *claims = "", *limits = "", *class = pick(s, 6) ? "" : HIGH;
 
     if (kind == BH_COUNT(asks))
         claims = shared_claim(s);
@@ -360,9 +365,10 @@ static void make_pod(struct sim *s)
         s, &bh_core_v1_pod_kind, "default",
         bh_str_fmt(s->a,
                    "{\"metadata\":{\"name\":\"p-%d\"},\"spec\":{\"terminationGracePeriodSeconds\""
-                   ":0,\"containers\":[{\"name\":\"c\",\"image\":\"i\",\"resources\":{"
-                   "\"requests\":{\"cpu\":\"1\"%s}%s}}]%s}}",
-                   s->pods_n++, limits[0] ? ",\"example.com/gpu\":\"1\"" : "", limits, claims));
+                   ":%d,\"containers\":[{\"name\":\"c\",\"image\":\"i\",\"resources\":{"
+                   "\"requests\":{\"cpu\":\"1\"%s}%s}}]%s%s}}",
+                   s->pods_n++, (int)pick(s, 2) * 30, limits[0] ? ",\"example.com/gpu\":\"1\"" : "",
+                   limits, claims, class));
 }
 
 /* As many pods as the group wants: together, or not at all. */
@@ -372,6 +378,7 @@ static void make_gang(struct sim *s)
     const char *claims = pick(s, 3) ? ",\"resourceClaims\":[{\"name\":\"d\","
                                       "\"resourceClaimTemplateName\":\"one\"}]"
                                     : "";
+    const char *class = pick(s, 3) ? "" : HIGH;
 
     if (g == GANGS_MAX)
         return;
@@ -387,8 +394,8 @@ static void make_gang(struct sim *s)
                           "{\"metadata\":{\"name\":\"g-%d-%d\"},\"spec\":{"
                           "\"terminationGracePeriodSeconds\":0,\"schedulingGroup\":{"
                           "\"podGroupName\":\"g-%d\"},\"containers\":[{\"name\":\"c\",\"image\":"
-                          "\"i\",\"resources\":{\"requests\":{\"cpu\":\"1\"}}}]%s}}",
-                          g, i, g, claims));
+                          "\"i\",\"resources\":{\"requests\":{\"cpu\":\"1\"}}}]%s%s}}",
+                          g, i, g, claims, class));
 }
 
 static struct bh_obj *some_pod(struct sim *s, bool bound)
@@ -419,6 +426,17 @@ static void end_pod(struct sim *s, bool remove)
     else
         merge(s, &bh_core_v1_pod_kind, o->ns, o->name, "status",
               BH_S("{\"status\":{\"phase\":\"Succeeded\"}}"));
+}
+
+/* As node agents do: pods that are to go are gone after a while. */
+static void reap(struct sim *s, uint64_t one_of)
+{
+    struct bh_obj *o;
+
+    for (size_t it = 0; (o = bh_informer_next(s->pods, &it));)
+        if (o->deleting && pick(s, one_of) == 0)
+            (void)bh_client_delete(s->admin, &bh_core_v1_pod_kind, o->ns, o->name, o->uid, 0, NULL,
+                                   NULL);
 }
 
 static void taint(struct sim *s)
@@ -650,6 +668,7 @@ static void act(void *arg)
             make_pod(s);
         break;
     }
+    reap(s, 16);
     bh_timer_start_ns(&s->action, (int64_t)pick(s, 60) * 1000000);
 }
 
@@ -685,6 +704,50 @@ static bool has_room(const struct books_node *b, const struct need *n)
     return b->units + 2 * n->half + n->quarter <= UNITS;
 }
 
+static bool important(const struct bh_core_v1_pod *p)
+{
+    return p->spec.priority > 0;
+}
+
+/* What the less important have on a node, as far as their templates tell. */
+static int held_by_low(struct sim *s, struct bh_str node, struct need *ret)
+{
+    int n = 0;
+    struct bh_obj *o;
+
+    *ret = (struct need){0};
+    for (size_t it = 0; (o = bh_informer_next(s->pods, &it));) {
+        const struct bh_core_v1_pod *p = bh_obj_struct(o);
+        struct need k;
+
+        if (!bh_str_eq(p->spec.node_name, node) || over(p) || important(p) || !need_of(p, &k))
+            continue;
+        n++;
+        ret->gpus += k.gpus;
+        ret->half += k.half;
+        ret->quarter += k.quarter;
+        ret->nic += k.nic;
+    }
+    return n;
+}
+
+static void check_preemption(struct sim *s, const struct bh_obj *o, const struct need *n)
+{
+    for (int i = 0; i < NODES; i++) {
+        struct bh_str node = bh_str_fmt(s->a, "n-%d", i);
+        struct books_node left = s->nodes[i];
+        struct need low;
+        int pods = held_by_low(s, node, &low);
+
+        left.gpus -= low.gpus;
+        left.units -= 2 * low.half + low.quarter;
+        left.bandwidth -= 3 * low.nic;
+        if (has_room(&left, n) && pods_on(s, node) - pods < NODE_CPU)
+            broken(s, "pod %.*s waits though less important ones have what it asks for on n-%d",
+                   BH_SF(o->name), i);
+    }
+}
+
 static void check_waiting(struct sim *s)
 {
     struct bh_obj *o;
@@ -699,17 +762,21 @@ static void check_waiting(struct sim *s)
         for (int i = 0; i < NODES; i++)
             if (has_room(&s->nodes[i], &n) && pods_on(s, bh_str_fmt(s->a, "n-%d", i)) < NODE_CPU)
                 broken(s, "pod %.*s waits though n-%d has what it asks for", BH_SF(o->name), i);
+        if (important(p))
+            check_preemption(s, o, &n);
     }
 }
 
-/* Pods with one GPU each that would find a place now. */
-static int room_for_gang(struct sim *s)
+/* Pods with one GPU each that would find a place now, or if the less important went. */
+static int room_for_gang(struct sim *s, bool high)
 {
     int sum = 0;
 
     for (int i = 0; i < NODES; i++) {
-        int cpu = NODE_CPU - pods_on(s, bh_str_fmt(s->a, "n-%d", i));
-        int gpus = GPUS - s->nodes[i].gpus;
+        struct bh_str node = bh_str_fmt(s->a, "n-%d", i);
+        struct need low = {0};
+        int cpu = NODE_CPU - pods_on(s, node) + (high ? held_by_low(s, node, &low) : 0);
+        int gpus = GPUS - s->nodes[i].gpus + low.gpus;
 
         sum += cpu < gpus ? cpu : gpus;
     }
@@ -721,6 +788,7 @@ static void check_gangs(struct sim *s)
     for (int g = 0; g < s->gangs_n; g++) {
         struct bh_str name = bh_str_fmt(s->a, "g-%d", g);
         int bound = 0, waiting = 0;
+        bool high = false;
         struct bh_obj *o;
 
         for (size_t it = 0; (o = bh_informer_next(s->pods, &it));) {
@@ -729,11 +797,12 @@ static void check_gangs(struct sim *s)
             if (!p->spec.scheduling_group || over(p) || o->deleting ||
                 !bh_str_eq(p->spec.scheduling_group->pod_group_name, name))
                 continue;
+            high = important(p);
             bound += p->spec.node_name.n > 0;
             waiting += !p->spec.node_name.n;
         }
         s->gangs_whole += bound >= s->gang_min[g];
-        if (waiting && bound + waiting >= s->gang_min[g] && room_for_gang(s) >= waiting)
+        if (waiting && bound + waiting >= s->gang_min[g] && room_for_gang(s, high) >= waiting)
             broken(s, "gang %d: %d pods are bound, %d wait though there is room", g, bound,
                    waiting);
     }
@@ -830,8 +899,10 @@ static bool play(uint64_t seed)
         bh_store_memory_fail(s.store, 0);
         for (int i = 0; i < s.rules_n; i++)
             untaint(&s, i);
-        for (int ms = 0; ms < CALM_MS && !s.failed; ms += 1000)
+        for (int ms = 0; ms < CALM_MS && !s.failed; ms += 1000) {
+            reap(&s, 1);
             bh_loop_advance(s.loop, SECOND_NS);
+        }
         check_calm(&s);
     }
     printf("seed %" PRIu64 ": %s%s (%d pods made, %" PRIu64 " bound, %d of %d gangs whole, %" PRIu64
