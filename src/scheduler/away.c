@@ -56,7 +56,21 @@ static bool leaves(const struct sched_away *w, struct bh_str uid, bool *ret_begu
     return pod && pod->node && (pod->obj->deleting || !w->late);
 }
 
-/* Held by nobody who has a node, and not given back. */
+bool sched_consumer_off(const struct bh_scheduler *s,
+                        const struct bh_resource_v1_resource_claim_consumer_reference *r,
+                        const struct spod *pod, const struct gang *g)
+{
+    const struct spod *o = bh_map_get(&s->pods, r->uid);
+
+    if (!bh_str_eqc(r->resource, "pods"))
+        return false;
+    if (!o)
+        return true;
+    return !o->node && (o->where == POD_OFF || o->where == POD_BINDING) && o != pod &&
+           !(g && o->gang == g);
+}
+
+/* Held by nobody who is left, and not given back. */
 static bool left_behind(const struct sched_away *w, const struct away_claim *k)
 {
     const struct bh_obj *o = bh_informer_get(w->s->inf_claims, k->ns, k->name);
@@ -64,12 +78,9 @@ static bool left_behind(const struct sched_away *w, const struct away_claim *k)
 
     if (!c || !bh_str_eq(o->uid, k->uid) || !c->status.allocation)
         return false;
-    for (size_t i = 0; i < c->status.reserved_for.n; i++) {
-        const struct spod *pod = bh_map_get(&w->s->pods, c->status.reserved_for.p[i].uid);
-
-        if (pod && pod->node)
+    for (size_t i = 0; i < c->status.reserved_for.n; i++)
+        if (!sched_consumer_off(w->s, &c->status.reserved_for.p[i], w->pod, w->gang))
             return false;
-    }
     return c->status.reserved_for.n > 0;
 }
 
@@ -137,4 +148,36 @@ struct sched_away *sched_away_free(struct sched_away *w)
         (void)bh_arena_free(w->a);
     }
     return NULL;
+}
+
+/* ---- holders that are being bound ---- */
+
+#define CONFIRMED_MS 1000 /* after the first, for all that come until then */
+
+static void on_confirmed(void *arg)
+{
+    struct bh_scheduler *s = arg;
+
+    s->confirmed_wanted = false;
+    bh_list_for_safe(it, &s->waiting)
+    {
+        struct spod *pod = bh_container(it, struct spod, link);
+
+        if (!pod->holders_bind)
+            continue;
+        pod->holders_bind = false;
+        s->epoch++; /* its likes may fail otherwise, too */
+        sched_wake(s, pod);
+    }
+}
+
+void sched_holders_init(struct bh_scheduler *s)
+{
+    bh_timer_init(&s->confirmed, s->loop, on_confirmed, s);
+}
+
+void sched_holder_confirmed(struct bh_scheduler *s)
+{
+    if (s->confirmed_wanted && !bh_timer_armed(&s->confirmed))
+        bh_timer_start(&s->confirmed, CONFIRMED_MS);
 }

@@ -336,7 +336,8 @@ static void failed(struct cycle *c)
     if (!c->rejected_by)
         c->rejected_by = 1u << PL_NONE;
     /* A pod that something is being freed for is not like the others. */
-    if (!c->pod->nominated && !c->prefilter_msg.n && !c->ext && c->s->nodes.n)
+    if (!c->pod->nominated && !c->pod->holders_bind && !c->prefilter_msg.n && !c->ext &&
+        c->s->nodes.n)
         kind = sched_failure_note(c->s, c->pod, c->rejected_by, m);
     sched_requeue(c->s, c->pod, c->rejected_by, false);
     sched_say(c->s, c->pod, "Unschedulable", m, true);
@@ -385,6 +386,7 @@ static void attempt(struct bh_scheduler *s, struct spod *pod)
     const struct failure *f;
 
     s->stats.attempts++;
+    pod->holders_bind = false;
     f = sched_failure(s, pod);
     if (f) {
         sched_requeue(s, pod, f->rejected_by, false);

@@ -86,6 +86,31 @@ void sched_gang_join(struct bh_scheduler *s, struct spod *pod)
     pod->gang->n++;
 }
 
+static const struct bh_scheduling_v1alpha2_pod_group *group_of(const struct gang *g)
+{
+    return g->obj ? bh_obj_struct(g->obj) : NULL;
+}
+
+static int32_t min_count(const struct gang *g)
+{
+    const struct bh_scheduling_v1alpha2_pod_group *pg = group_of(g);
+
+    return pg && pg->spec.scheduling_policy.gang ? pg->spec.scheduling_policy.gang->min_count : 1;
+}
+
+/* Too few are left, or the group is gone: what was kept for the rest is kept for nothing. */
+static void break_up(struct gang *g)
+{
+    g->away = sched_away_free(g->away);
+    bh_list_for(it, &g->members)
+    {
+        struct spod *pod = bh_container(it, struct spod, gang_link);
+
+        if (pod->nominated && g->s->ready)
+            sched_unnominate(g->s, pod);
+    }
+}
+
 void sched_gang_leave(struct bh_scheduler *s, struct spod *pod)
 {
     struct gang *g = pod->gang;
@@ -95,6 +120,8 @@ void sched_gang_leave(struct bh_scheduler *s, struct spod *pod)
     bh_list_del(&pod->gang_link);
     pod->gang = NULL;
     g->n--;
+    if ((int64_t)g->n < min_count(g))
+        break_up(g);
     gang_drop(s, g);
 }
 
@@ -114,6 +141,7 @@ void sched_gang_del(struct bh_scheduler *s, const struct bh_obj *group)
     struct gang *g = gang_get(s, group->ns, group->name);
 
     g->obj = bh_obj_unref(g->obj);
+    break_up(g);
     gang_drop(s, g);
 }
 
@@ -132,18 +160,6 @@ void sched_gangs_done(struct bh_scheduler *s)
         bh_free(g);
     }
     bh_map_done(&s->gangs);
-}
-
-static const struct bh_scheduling_v1alpha2_pod_group *group_of(const struct gang *g)
-{
-    return g->obj ? bh_obj_struct(g->obj) : NULL;
-}
-
-static int32_t min_count(const struct gang *g)
-{
-    const struct bh_scheduling_v1alpha2_pod_group *pg = group_of(g);
-
-    return pg && pg->spec.scheduling_policy.gang ? pg->spec.scheduling_policy.gang->min_count : 1;
 }
 
 bool sched_gang_held(const struct bh_scheduler *s, const struct spod *pod)
@@ -272,6 +288,7 @@ static void try_member(struct attempt *t, struct member *m)
 
     m->c = (struct cycle){.s = t->s, .pod = m->pod, .prof = m->pod->prof, .a = t->a};
     m->c.in_gang = true;
+    m->pod->holders_bind = false;
     m->c.pending = t->pending;
     m->c.pending_n = t->pending_n;
     k = sched_decide(&m->c);
@@ -282,8 +299,8 @@ static void try_member(struct attempt *t, struct member *m)
         m->error = m->c.err.code != BH_OK;
         if (!m->error && t->s->nodes.n && m->pod->prof->on[PT_POST_FILTER] & 1u << PL_PREEMPTION)
             make_room(t, m);
-        if (!m->k)
-            m->message = bh_str_dup(t->a, sched_failure_text(&m->c));
+        m->roomed = m->k != NULL;
+        m->message = bh_str_dup(t->a, m->k ? sched_message(&m->c) : sched_failure_text(&m->c));
         m->rejected_by = m->c.rejected_by;
     }
     m->had_place = m->k != NULL;
@@ -438,7 +455,7 @@ static void evict_and_wait(struct attempt *t)
         }
         sched_preempt_take(&m->c, &t->v[i]);
         m->pod->away = sched_away_free(m->pod->away); /* the gang remembers them */
-        wait_for_others(t, m, text);
+        wait_for_others(t, m, m->roomed ? m->message : text);
     }
     t->g->away = sched_away_new(t->s, NULL, t->g, t->v, t->n);
     tell(t, "False", "Unschedulable", text);

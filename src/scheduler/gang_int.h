@@ -17,8 +17,9 @@ struct member {
     size_t released_n;
     bool began;     /* with its victims supposing began */
     bool had_place; /* in the first order, which is what messages are about */
+    bool roomed;    /* only where room would be made for it */
     bool error;
-    struct bh_str message; /* of the first order, when it found none then */
+    struct bh_str message; /* of the first order, when it found none that is free then */
     uint32_t rejected_by;
     /* gang_search.c */
     struct bh_arena *a;              /* of its place; NULL: it was not searched for */

@@ -68,7 +68,11 @@ static struct freed *freed_of(struct sweep *w, struct bh_str ns, struct bh_str n
     const struct bh_resource_v1_resource_claim *c = o ? bh_obj_struct(o) : NULL;
     struct freed *f;
 
-    if (!c || !c->status.allocation || bh_dra_is_reserved(w->t->s->model, o->uid))
+    if (o && bh_dra_is_reserved(w->t->s->model, o->uid)) {
+        w->t->m[0].pod->holders_bind = true;
+        return NULL;
+    }
+    if (!c || !c->status.allocation)
         return NULL;
     f = bh_map_get(&w->freed, o->uid);
     if (f)
@@ -102,17 +106,12 @@ static void read_claims(struct sweep *w, struct low *l)
     }
 }
 
-/* Whether no consumer has a node any more. */
+/* Whether no consumer is left. */
 static bool unused(const struct sweep *w, const struct freed *f)
 {
-    for (size_t i = 0; i < f->c->status.reserved_for.n; i++) {
-        const struct bh_resource_v1_resource_claim_consumer_reference *r =
-            &f->c->status.reserved_for.p[i];
-        const struct spod *pod = bh_map_get(&w->t->s->pods, r->uid);
-
-        if (!bh_str_eqc(r->resource, "pods") || (pod && pod->node))
+    for (size_t i = 0; i < f->c->status.reserved_for.n; i++)
+        if (!sched_consumer_off(w->t->s, &f->c->status.reserved_for.p[i], NULL, w->t->g))
             return false;
-    }
     return f->c->status.reserved_for.n > 0;
 }
 

@@ -454,3 +454,28 @@ BH_TEST(those_that_a_budget_protects_stay)
     BH_EQ(bound(&w, "p", 3), 3);
     world_done(&w);
 }
+
+BH_TEST(what_is_kept_for_a_gang_ends_with_it)
+{
+    struct world w;
+
+    world_init(&w);
+    high(&w);
+    world_node(&w, "oak", "3", "");
+    world_start(&w);
+    world_pod(&w, "low", "2", "");
+    world_run(&w, 500);
+    group(&w, "g", 2);
+    member(&w, "p0", "g", "1", "\"priorityClassName\":\"high\"");
+    member(&w, "p1", "g", "1", "\"priorityClassName\":\"high\"");
+    world_run(&w, 2000);
+    BH_CHECK(evicted(&w, "low"));
+    world_pod(&w, "small", "1", "");
+    world_run(&w, 12000);
+    BH_STREQ(world_node_of(&w, "small"), ""); /* there is room beside the one that leaves */
+    /* One is too few: the group is not tried, and nothing has to be kept. */
+    BH_EQ(world_delete(&w, &bh_core_v1_pod_kind, "default", "p1"), 200);
+    world_run(&w, 12000);
+    BH_STREQ(world_node_of(&w, "small"), "oak");
+    world_done(&w);
+}

@@ -141,14 +141,6 @@ static enum verdict judge(struct hunt *h, struct snode *n, bool quiet, struct ca
 
 /* ---- devices ---- */
 
-/* Whether the pod would be gone: it is (no such pod is known), or it was taken off its node. */
-static bool is_off(const struct hunt *h, struct bh_str uid)
-{
-    const struct spod *pod = bh_map_get(&h->c->s->pods, uid);
-
-    return !pod || (!pod->node && pod != h->c->pod);
-}
-
 /* Claims of which no consumer would be left. One that nobody uses is not given back by anybody's
  * going. */
 static void count_released(struct hunt *h)
@@ -162,12 +154,13 @@ static void count_released(struct hunt *h)
         const struct bh_resource_v1_resource_claim *cl;
         bool off = true;
 
-        if (!h->holders[i].claim || h->holders[i].reserved)
+        if (!h->holders[i].claim || h->holders[i].reserved) {
+            c->pod->holders_bind = true;
             continue;
+        }
         cl = bh_obj_struct(h->holders[i].claim);
         for (size_t k = 0; off && k < cl->status.reserved_for.n; k++)
-            off = bh_str_eqc(cl->status.reserved_for.p[k].resource, "pods") &&
-                  is_off(h, cl->status.reserved_for.p[k].uid);
+            off = sched_consumer_off(c->s, &cl->status.reserved_for.p[k], c->pod, c->pod->gang);
         if (off && cl->status.reserved_for.n)
             h->released[c->released_n++] = h->holders[i].claim_uid;
     }
@@ -353,20 +346,29 @@ static bool better(const struct victims *a, const struct victims *b)
 
 static void evict(struct cycle *c, struct spod *v)
 {
-    BH_AUTO_BUF b = {.max = 4096};
+    BH_AUTO_BUF b = {.max = 64u << 10};
     char buf[BH_TIME_BUF];
     struct bh_time now = {bh_loop_wall_ns(c->s->loop) / 1000000000, 0};
 
     if (v->obj->deleting)
         return;
     bh_buf_addf(&b,
-                "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"conditions\":[{\"type\":"
+                "{\"metadata\":{\"uid\":\"%.*s\"},\"status\":{\"$setElementOrder/conditions\":[",
+                BH_SF(v->obj->uid));
+    for (size_t i = 0; i < v->p->status.conditions.n; i++)
+        if (!bh_str_eqc(v->p->status.conditions.p[i].type, "DisruptionTarget")) {
+            bh_buf_addz(&b, "{\"type\":");
+            bh_json_write_str(&b, v->p->status.conditions.p[i].type);
+            bh_buf_addz(&b, "},");
+        }
+    bh_buf_addf(&b,
+                "{\"type\":\"DisruptionTarget\"}],\"conditions\":[{\"type\":"
                 "\"DisruptionTarget\",\"observedGeneration\":%lld,\"status\":\"True\","
                 "\"lastProbeTime\":null,\"lastTransitionTime\":\"%.*s\",\"reason\":"
                 "\"PreemptionByScheduler\",\"message\":\"%.*s: preempting to accommodate a higher "
                 "priority pod\"}]}}",
-                BH_SF(v->obj->uid), (long long)v->p->metadata.generation,
-                BH_SF(bh_time_fmt(now, buf)), BH_SF(c->prof->name));
+                (long long)v->p->metadata.generation, BH_SF(bh_time_fmt(now, buf)),
+                BH_SF(c->prof->name));
     (void)bh_client_patch(c->s->client, &bh_core_v1_pod_kind, v->obj->ns, v->obj->name, "status",
                           BH_PATCH_STRATEGIC, bh_buf_str(&b), NULL, NULL);
     (void)bh_client_delete(c->s->client, &bh_core_v1_pod_kind, v->obj->ns, v->obj->name,

@@ -305,6 +305,7 @@ void sched_requeue(struct bh_scheduler *s, struct spod *pod, uint32_t rejected_b
         sched_herd_next(s, pod);
         return;
     }
+    s->confirmed_wanted |= pod->holders_bind;
     pod->where = POD_WAITING;
     bh_list_add_tail(&s->waiting, &pod->link);
     count_waiting(s, pod, true);
@@ -473,6 +474,7 @@ void sched_queue_init(struct bh_scheduler *s)
     bh_list_init(&s->gated);
     bh_list_init(&s->herds);
     bh_list_init(&s->open_holds);
+    sched_holders_init(s);
     s->active.before = before_active;
     s->backoff.before = s->error_backoff.before = before_ready;
     bh_timer_init(&s->backoff_timer, s->loop, on_backoff, s);

@@ -148,6 +148,7 @@ struct spod {
     struct bh_link nominated_link; /* in nominated->nominees */
     struct sched_hold *hold;       /* devices kept for it there; NULL: none */
     struct sched_away *away;       /* whom it sent away; NULL: nobody, or its nomination ended */
+    bool holders_bind; /* holders of devices that it may want were being bound: nobody to evict */
     struct sbind *bind;
 };
 
@@ -315,6 +316,8 @@ struct bh_scheduler {
     struct bh_timer turn, backoff_timer, flush_timer;
     struct bh_link giving, removing; /* give_back.c */
     struct bh_link open_holds;       /* holds.c */
+    struct bh_timer confirmed; /* away.c: runs when a holder is bound that somebody looks at */
+    bool confirmed_wanted;
     struct bh_link binds, bind_waits;
     size_t binds_n;
     struct bh_scheduler_stats stats;
@@ -709,8 +712,17 @@ enum preempt_result sched_preempt(struct cycle *c, struct bh_str *why);
 struct sched_away *sched_away_new(struct bh_scheduler *s, struct spod *pod, struct gang *g,
                                   const struct victims *v, size_t n);
 struct sched_away *sched_away_free(struct sched_away *w); /* NULL is fine; returns NULL */
+/* Pods that found holders of devices not bound yet look again when these are: a claim was stored.
+ */
+void sched_holders_init(struct bh_scheduler *s);
+void sched_holder_confirmed(struct bh_scheduler *s);
 /* Whether some of them are still there, or their claims are not given back yet. */
 bool sched_away_waits(const struct sched_away *w);
+/* Whether a consumer of a claim is gone, or was taken off its node for a trial: not one that waits
+ * for a node, nor pod or a member of g, which are tried. Both may be NULL. */
+bool sched_consumer_off(const struct bh_scheduler *s,
+                        const struct bh_resource_v1_resource_claim_consumer_reference *r,
+                        const struct spod *pod, const struct gang *g);
 
 /* ---- features.c: what nodes declare that they can do ---- */
 void sched_features_read(struct snode *n);

@@ -396,10 +396,14 @@ static void claims_listed(void *arg, uint64_t rv)
 static void claim_changed(struct bh_scheduler *s, struct bh_obj *old, struct bh_obj *o)
 {
     const struct bh_resource_v1_resource_claim *c = bh_obj_struct(o);
+    bool reserved;
 
     if (!old && s->binds_n && bh_str_map_get(&c->metadata.annotations, BH_S(EXT_ANNOTATION)))
         sched_bind_made(s, o);
+    reserved = bh_dra_is_reserved(s->model, o->uid);
     bh_dra_claim_put(s->model, o);
+    if (reserved && !bh_dra_is_reserved(s->model, o->uid))
+        sched_holder_confirmed(s);
     sched_claim_settle(s, o);
     sched_give_seen(s, o, false);
     if (!bh_list_empty(&s->bind_waits))
@@ -807,6 +811,7 @@ struct bh_scheduler *bh_scheduler_free(struct bh_scheduler *s)
         return NULL;
     s->ready = false; /* nothing that ends now begins anything */
     bh_timer_stop(&s->turn);
+    bh_timer_stop(&s->confirmed);
     sched_bind_abandon(s);
     unfollow(s);
     while (bh_map_next(&s->pods, &it, NULL, &v)) {
