@@ -222,7 +222,7 @@ static void guests(struct cycle *c, struct snode *n, bool in)
         struct spod *o = bh_container(it, struct spod, nominated_link);
 
         if (o == c->pod || o->priority < c->pod->priority || (in && o->node) ||
-            (!in && o->node != n) || sched_placed_with(c, o))
+            (!in && o->node != n) || sched_placed_with(c, o) || o->where == POD_GATED)
             continue;
         if (in)
             sched_node_add_pod(c->s, n, o);

@@ -64,7 +64,8 @@ void sched_hold_set(struct bh_scheduler *s, struct spod *pod,
 
 static void respect(struct cycle *c, const struct spod *o)
 {
-    if (!o->hold || o == c->pod || o->priority < c->pod->priority || sched_placed_with(c, o))
+    if (!o->hold || o == c->pod || o->priority < c->pod->priority || sched_placed_with(c, o) ||
+        o->where == POD_GATED)
         return;
     bh_arena_grow(c->a, &c->held, &c->held_cap, c->held_n + o->hold->n, sizeof(*c->held));
     for (size_t i = 0; i < o->hold->n; i++)

@@ -188,9 +188,12 @@ static bool claims_there(struct bh_scheduler *s, const struct spod *pod)
     return there;
 }
 
+/* While it is held back, no room is kept for it. */
 static void gate(struct bh_scheduler *s, struct spod *pod)
 {
     pod->where = POD_GATED;
+    if (pod->nominated)
+        sched_node_changed(s, pod->nominated);
     bh_list_add_tail(&s->gated, &pod->link);
     refs_add(s, pod);
 }
@@ -211,6 +214,8 @@ static void take_out(struct bh_scheduler *s, struct spod *pod)
         refs_drop(s, pod);
         break;
     case POD_GATED:
+        if (pod->nominated)
+            sched_node_changed(s, pod->nominated);
         bh_list_del(&pod->link);
         refs_drop(s, pod);
         break;
