@@ -231,16 +231,47 @@ static bool find_by_devices(struct cycle *c)
     return true;
 }
 
+/* The only node that devices which are allocated already leave, or NULL: several, or none known. */
+static struct snode *node_of_devices(const struct cycle *c)
+{
+    for (size_t i = 0; i < c->claims_n; i++) {
+        const struct bh_core_v1_node_selector *sel =
+            c->claims[i].allocated ? c->claims[i].alloc->node_selector : NULL;
+        const struct bh_core_v1_node_selector_term *t = sel ? sel->node_selector_terms.p : NULL;
+        const struct bh_core_v1_node_selector_requirement *r;
+        struct snode *n;
+
+        if (!t || sel->node_selector_terms.n != 1 || t->match_expressions.n ||
+            t->match_fields.n != 1)
+            continue;
+        r = t->match_fields.p;
+        if (!bh_str_eqc(r->key, "metadata.name") || !bh_str_eqc(r->operator, "In") ||
+            r->values.n != 1)
+            continue;
+        n = sched_node_find(c->s, r->values.p[0]);
+        return n && n->obj ? n : NULL;
+    }
+    return NULL;
+}
+
 static bool find_nodes(struct cycle *c)
 {
     struct bh_scheduler *s = c->s;
     uint32_t n = s->nodes.n, want = nodes_to_find(c->prof, n), i;
+    struct snode *only = node_of_devices(c);
 
     memset(c->verdicts, V_NOT_TRIED, n);
     c->feasible =
         bh_new_n(c->a, struct candidate, c->ask && want < CLAIM_NODES_MAX ? CLAIM_NODES_MAX : want);
     if (c->pod->nominated && c->pod->nominated->obj) {
         if (!try_node(c, c->pod->nominated))
+            return false;
+        if (c->feasible_n)
+            return true;
+    }
+    /* If it does not take the pod, each of the others is asked for its reason. */
+    if (only && c->verdicts[only->at] == V_NOT_TRIED) {
+        if (!try_node(c, only))
             return false;
         if (c->feasible_n)
             return true;
