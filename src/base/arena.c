@@ -25,7 +25,7 @@
 #endif
 
 #define ALIGN     16u
-#define BLOCK_MIN 4096u /* with its header, as BLOCK_MAX */
+#define BLOCK_MIN 2048u /* with its header, as BLOCK_MAX */
 #define BLOCK_MAX (1u << 20)
 
 struct block {
@@ -108,10 +108,10 @@ void bh_free(void *p)
 
 /* ---- blocks ---- */
 
-/* Sizes BLOCK_MIN << 0 … << 3, and how many bytes of each a thread keeps: most arenas stay in their
- * first block, and a server that is busy has thousands of them. */
-#define KEPT_SIZES 4
-static const size_t kept_bytes[KEPT_SIZES] = {8u << 20, 1u << 20, 256u << 10, 256u << 10};
+/* Sizes BLOCK_MIN << 0 … << 4, and how many bytes of each a thread keeps: most arenas stay in their
+ * first blocks, and a server that is busy has thousands of them. */
+#define KEPT_SIZES 5
+static const size_t kept_bytes[KEPT_SIZES] = {4u << 20, 2u << 20, 1u << 20, 256u << 10, 256u << 10};
 
 struct kept {
     struct block *first[KEPT_SIZES];
