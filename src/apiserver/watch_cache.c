@@ -13,8 +13,8 @@ struct bh_wc *bh_wc_new(void)
     return bh_calloc(1, sizeof(struct bh_wc));
 }
 
-/* So many events ago nearly nobody looks at a replaced state any more: its decoded form, several
- * times as large as its bytes, is given back. */
+/* So many events ago nearly nobody looks at a replaced state any more: its decoded form, as large
+ * as its bytes, is given back. */
 #define SHED_AFTER 128
 
 static void event_done(struct bh_wc_event *ev)
