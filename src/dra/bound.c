@@ -1,5 +1,5 @@
-/* A bound for the search: how many more devices of one request the rest of the candidates can give
- * at most, each counter and constraint taken on its own.
+/* A bound for the search: how many more devices the rest of the candidates can give to a request,
+ * and to those after it, at most, each counter and constraint taken on its own.
  *
  * Without it, a request for seven of eight partitions that do not fit together is answered after
  * all sets of them were tried. It costs more than a step, so the search asks only when it has gone
@@ -8,8 +8,9 @@
 
 #include "dra/search.h"
 
-#define CANDS_MAX 128u  /* with more, there are enough */
-#define USES_MAX  2048u /* uses of counters by them */
+#define LOOKS_OF_CAND 4u    /* more is done here for each than the search does */
+#define CANDS_MAX     128u  /* with more, there are enough */
+#define USES_MAX      2048u /* uses of counters by them */
 
 struct use {
     const struct dra_pool *pool;
@@ -18,7 +19,8 @@ struct use {
 };
 
 struct dra_bound {
-    size_t n; /* candidates that do on their own */
+    uint32_t cands[CANDS_MAX]; /* those that do on their own */
+    size_t n;
     struct use uses[USES_MAX];
     size_t uses_n;
 };
@@ -110,19 +112,26 @@ static size_t at_most(const struct dra_call *c, struct dra_bound *b)
     return most;
 }
 
-bool dra_may_finish(struct dra_call *c, uint32_t claim, uint32_t req, const struct dra_sub *s,
-                    size_t from, size_t left)
+static bool gathered(const struct dra_bound *b, uint32_t at)
+{
+    for (size_t i = 0; i < b->n; i++)
+        if (b->cands[i] == at)
+            return true;
+    return false;
+}
+
+/* Adds what may serve the request on its own, from place from on; false when nothing can be said.
+ */
+static bool gather(struct dra_call *c, struct dra_bound *b, uint32_t claim, uint32_t req,
+                   const struct dra_sub *s, size_t from)
 {
     uint32_t at;
-    struct dra_bound *b = c->bound;
 
-    if (!b)
-        b = c->bound = bh_new(c->a, struct dra_bound);
-    b->n = b->uses_n = 0;
     for (; (at = dra_cand_at(c, s, &from)) != DRA_NONE; from++) {
         struct dra_cand *x = &c->cands[at];
         struct dra_pool *p = c->view->pools[x->vpool].pool;
 
+        c->looks += LOOKS_OF_CAND;
         if (dra_in_use(c, claim, s, x) || !dra_tolerated(c->m, s, x->dev, NULL) ||
             !dra_capacity_fits(c->m, s, x) || !matches(c, claim, req, s, x->dev))
             continue;
@@ -132,16 +141,41 @@ bool dra_may_finish(struct dra_call *c, uint32_t claim, uint32_t req, const stru
         case 1:
             break;
         default:
-            return true; /* the search shall find it */
+            return false; /* the search shall find it */
         }
         if (x->dev->d->consumes_counters.n) {
             dra_pool_counters(p, c->view->pools[x->vpool].gen);
             if (p->table_negative)
-                return true; /* one may make room for another */
+                return false; /* one may make room for another */
+        }
+        if (gathered(b, at)) {
+            if (x->dev->multi)
+                return false; /* it may serve both */
+            continue;
         }
         if (b->n == CANDS_MAX || !uses_add(c, b, x))
-            return true;
-        b->n++;
+            return false;
+        b->cands[b->n++] = at;
     }
+    return true;
+}
+
+bool dra_may_finish(struct dra_call *c, uint32_t claim, uint32_t req, const struct dra_sub *s,
+                    size_t from, size_t left)
+{
+    const struct dra_dclaim *dc = &c->d->claims[claim];
+    struct dra_bound *b = c->bound;
+
+    if (!b)
+        b = c->bound = bh_new(c->a, struct dra_bound);
+    b->n = b->uses_n = 0;
+    if (!gather(c, b, claim, req, s, from))
+        return true;
+    for (uint32_t r = req + 1; dc->exact && r < dc->n; r++) {
+        if (!gather(c, b, claim, r, &dc->reqs[r].subs[0], 0))
+            return true;
+        left += (size_t)dc->reqs[r].subs[0].count;
+    }
+    c->looks += b->uses_n;
     return at_most(c, b) >= left;
 }

@@ -308,7 +308,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     f.strict_distinct = flags & 32;
     m = bh_dra_model_new(&f);
     if (flags & 64)
-        m->index_min = 0;
+        m->index_min = m->astray = 0;
     bh_dra_node_put(m, BH_S("n0"), &labels);
     bh_dra_node_put(m, BH_S("n1"), NULL);
     bh_buf_addz(&class, "{\"metadata\":{\"name\":\"k\"},\"spec\":{}}");

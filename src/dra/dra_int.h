@@ -346,6 +346,7 @@ struct dra_change {
 };
 #define DRA_CHANGES_LEN 4096u /* so many may be missed before all is looked at again */
 #define DRA_INDEX_MIN   64u   /* devices in view from which on an index is kept */
+#define DRA_ASTRAY      64u   /* devices taken back in a search before bounds are worth while */
 
 struct bh_dra_model {
     struct bh_dra_features f;
@@ -396,6 +397,7 @@ struct bh_dra_model {
     struct bh_link scan_lru; /* most recent first */
     uint64_t index_load;     /* candidates in all of them */
     size_t index_min;        /* DRA_INDEX_MIN; tests want less */
+    uint64_t astray;         /* DRA_ASTRAY; tests want less */
     struct dra_change changes[DRA_CHANGES_LEN];
     uint64_t changes_n;
     uint64_t index_epoch; /* counts changes of taints by rules */

@@ -25,6 +25,7 @@ void world_init(struct world *w, const struct bh_dra_features *f)
 void world_index(struct world *w)
 {
     w->m->index_min = 0;
+    w->m->astray = 0;
 }
 
 void world_done(struct world *w)

@@ -28,7 +28,7 @@ struct world {
 };
 
 void world_init(struct world *w, const struct bh_dra_features *f); /* f NULL: all features */
-void world_index(struct world *w); /* an index is kept of every view, however small */
+void world_index(struct world *w); /* an index of every view, bounds from the first device on */
 void world_done(struct world *w);
 /* Adds or replaces objects; aborts the test run on text that cannot be read. */
 void world_yaml(struct world *w, const char *text);

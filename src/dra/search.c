@@ -15,8 +15,7 @@
 #include "api/engine.h"
 #include "dra/index.h"
 
-#define ASTRAY        64u /* devices taken back before bounds are worth while */
-#define LOOKS_OF_STEP 64u /* candidates that may be passed over for one step */
+#define LOOKS_OF_STEP 8u /* candidates that may be passed over for one step */
 
 enum out { OUT_YES, OUT_NO, OUT_MAX, OUT_FATAL, OUT_SPENT };
 
@@ -298,6 +297,14 @@ static bool dead_value(const struct dra_call *c, const struct frame *f, const st
     return false;
 }
 
+/* Whether more is wanted for the claim after this device, of requests that a bound knows. */
+static bool may_go_on(const struct dra_call *c, const struct frame *f, const struct dra_sub *sub)
+{
+    const struct dra_dclaim *dc = &c->d->claims[f->c];
+
+    return f->d + 1 < sub->count || (dc->exact && f->r + 1 < dc->n);
+}
+
 /* Places the next device from f->at on. */
 static enum out exact_next(struct search *s, struct frame *f, const struct dra_sub *sub)
 {
@@ -328,9 +335,8 @@ static enum out exact_next(struct search *s, struct frame *f, const struct dra_s
         }
         if (dra_place(c, f->c, f->r, sub, at) != DRA_FITS)
             continue;
-        if (s->prune && s->failures >= ASTRAY && f->d + 1 < sub->count &&
+        if (s->prune && s->failures >= c->m->astray && may_go_on(c, f, sub) &&
             !dra_may_finish(c, f->c, f->r, sub, f->at + 1, (size_t)(sub->count - f->d - 1))) {
-            c->looks += LOOKS_OF_STEP;
             dra_unplace(c);
             continue;
         }

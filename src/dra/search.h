@@ -137,8 +137,8 @@ void dra_unplace(struct dra_call *c); /* the last one */
 uint32_t dra_cand_class(struct dra_call *c, struct dra_cand *x);
 
 /* bound.c */
-/* Whether left more devices may be placed for the request from place from on: false only if they
- * cannot. Not for administrators. */
+/* Whether left more devices may be placed for the request from place from on, and then the requests
+ * after it: false only if they cannot. Not for administrators. */
 bool dra_may_finish(struct dra_call *c, uint32_t claim, uint32_t req, const struct dra_sub *s,
                     size_t from, size_t left);
 
