@@ -396,20 +396,25 @@ BH_TEST(server_older_versions_are_other_forms_of_one_object)
     ts_stop(&t);
 }
 
-/* A binding whose uid is another pod's: told as a conflict by the pod's path, and not looked at by
- * the collection, which names no stored resource. */
+/* A binding whose uid is another pod's, or that is for an older version: told as a conflict by the
+ * pod's path, and not looked at by the collection, which names no stored resource. */
 BH_TEST(server_binds_by_either_path)
 {
     static const char pod[] = "{\"metadata\":{\"name\":\"p\"},\"spec\":{\"containers\":[{\"name\":"
                               "\"c\",\"image\":\"i\"}]}}",
                       bind[] = "{\"metadata\":{\"name\":\"p\",\"uid\":\"other\"},\"target\":{"
-                               "\"name\":\"n\"}}";
+                               "\"name\":\"n\"}}",
+                      old[] = "{\"metadata\":{\"name\":\"p\",\"resourceVersion\":\"1\"},"
+                              "\"target\":{\"name\":\"n\"}}";
     struct ts t;
 
     ts_start(&t, 1);
     BH_EQ(ts_call(&t, "POST", "/api/v1/namespaces/default/pods", pod), 201);
     BH_EQ(ts_call(&t, "POST", "/api/v1/namespaces/default/pods/p/binding", bind), 409);
     BH_CHECK(ts_has(&t, "Key: /registry/pods/default/p"));
+    BH_EQ(ts_call(&t, "POST", "/api/v1/namespaces/default/pods/p/binding", old), 409);
+    BH_CHECK(ts_has(&t, "Precondition failed: ResourceVersion in precondition: 1, "
+                        "ResourceVersion in object meta: "));
     BH_EQ(ts_call(&t, "POST", "/api/v1/namespaces/default/pods/p/binding", "{}"), 400);
     BH_EQ(ts_call(&t, "POST", "/api/v1/namespaces/default/bindings", bind), 201);
     BH_EQ(ts_call(&t, "POST", "/api/v1/namespaces/default/bindings", bind), 409);
