@@ -141,6 +141,8 @@ struct bh_http_client_opts {
     int response_timeout_ms; /* until the whole response is there; of a long call: until its head.
                                 0: 60 s */
     int idle_timeout_ms;     /* kept connections; 0: 30 s */
+    int silent_ms; /* HTTP/2: without a byte for so long while calls wait, the server is asked for a
+                      sign of life, and given up after as long again; 0: 30 s */
 };
 struct bh_http_client *bh_http_client_new(struct bh_loop *l, const struct bh_http_client_opts *o);
 /* Open calls end with BH_E_CANCELED, from here. NULL is fine. */

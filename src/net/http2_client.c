@@ -14,11 +14,9 @@
 
 #define CONNS_MAX    16 /* a server that allows few streams on one gets several */
 #define WINDOW_BYTES (1u << 20)
-/* As upstream's clients: a connection on which nothing came for so long is asked for a sign of
- * life, and given up when there is none. */
-#define SILENT_MS 30000
-#define PING_MS   15000
-
+/* Looks after a ping: between two of them the loop reads, so that a stall of ours is not taken for
+ * the server's silence. */
+#define UNANSWERED_MAX 2
 struct h2conn {
     struct bh_link link;           /* of the client */
     struct bh_http_client *client; /* NULL: it forgot us */
@@ -27,8 +25,9 @@ struct h2conn {
     struct bh_h2 *h2; /* NULL until it is open */
     struct bh_timer timer;
     int64_t rx_ns, idle_ns; /* when a byte came last, and when the last stream ended */
-    bool flush_pending, pinged;
-    int refs; /* the stream, deferred calls, and functions of h2 that are under way */
+    bool flush_pending;
+    int unanswered; /* looks since a ping that brought nothing */
+    int refs;       /* the stream, deferred calls, and functions of h2 that are under way */
 };
 
 static void flush_later(void *arg);
@@ -366,7 +365,7 @@ static void on_read(void *arg, struct bh_str data)
 
     k->refs++;
     k->rx_ns = bh_loop_mono_ns(k->loop);
-    k->pinged = false;
+    k->unanswered = 0;
     if (bh_h2_feed(k->h2, data, &e) < 0 && k->stream) {
         (void)bh_h2_pour(k->h2, k->stream); /* says why */
         if (k->stream)
@@ -377,10 +376,20 @@ static void on_read(void *arg, struct bh_str data)
     conn_unref(k);
 }
 
+static void watch_over(struct h2conn *k)
+{
+    const struct bh_http_client_opts *o = &k->client->opts;
+    int half = o->silent_ms / 2 + 1;
+
+    bh_timer_start(&k->timer, o->idle_timeout_ms < half ? o->idle_timeout_ms : half);
+}
+
+/* As upstream's clients: a server that is gone without a word must not hold up every call. */
 static void on_timer(void *arg)
 {
     struct h2conn *k = arg;
     int64_t now = bh_loop_mono_ns(k->loop), silent = (now - k->rx_ns) / 1000000;
+    int64_t limit = k->client->opts.silent_ms;
     struct bh_err e = {0};
 
     if (bh_h2_streams(k->h2) == 0) {
@@ -389,17 +398,15 @@ static void on_timer(void *arg)
             bh_stream_close(k->stream);
             return;
         }
-    } else if (k->pinged && silent >= SILENT_MS + PING_MS) {
+    } else if (silent >= limit && !k->unanswered) {
+        k->unanswered = 1;
+        bh_h2_ping(k->h2);
+    } else if (silent >= limit && ++k->unanswered > UNANSWERED_MAX) {
         (void)bh_err_set(&e, BH_E_TIMEOUT, "no sign of life");
         bh_stream_abort(k->stream, &e);
         return;
-    } else if (silent >= SILENT_MS && !k->pinged) {
-        k->pinged = true;
-        bh_h2_ping(k->h2);
     }
-    bh_timer_start(&k->timer, k->client->opts.idle_timeout_ms < PING_MS
-                                  ? k->client->opts.idle_timeout_ms
-                                  : PING_MS);
+    watch_over(k);
 }
 
 static void on_goaway(void *arg, uint32_t code)
@@ -425,9 +432,7 @@ static void speak_h2(struct h2conn *k)
     k->rx_ns = k->idle_ns = bh_loop_mono_ns(k->loop);
     k->client->proto = BH_PROTO_H2;
     on_output(k);
-    bh_timer_start(&k->timer, k->client->opts.idle_timeout_ms < PING_MS
-                                  ? k->client->opts.idle_timeout_ms
-                                  : PING_MS);
+    watch_over(k);
     bh_http_client_start_waiting(k->client);
 }
 

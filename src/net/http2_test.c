@@ -560,6 +560,55 @@ BH_TEST(http2_timeout_costs_the_stream_only)
     fix_stop(&f);
 }
 
+static void accept_mute(void *arg, struct bh_stream *s)
+{
+    static const struct bh_stream_ops ops; /* takes everything, says nothing */
+
+    (void)arg;
+    bh_stream_set_ops(s, &ops, NULL);
+}
+
+/* A server that is silent is given up; one that only takes its time is not. */
+BH_TEST(http2_silent_server)
+{
+    struct got g = {0};
+    struct bh_listener *ln;
+    struct bh_http_client *c;
+    struct bh_http_client_opts o;
+    struct fix f;
+
+    fix_start(&f, (struct bh_http_server_opts){0}, both);
+    ln = bh_listen(f.l, &(struct bh_listen_opts){.host = "127.0.0.1", .tls = f.stls}, accept_mute,
+                   NULL, NULL);
+    o = (struct bh_http_client_opts){.host = "127.0.0.1",
+                                     .port = bh_listener_port(ln),
+                                     .tls = f.ctls,
+                                     .http2 = true,
+                                     .silent_ms = 40};
+    c = f.c;
+    f.c = bh_http_client_new(f.l, &o);
+    call_and_wait(&f, &g, "POST", "/", (struct bh_str){0});
+    BH_EQ(g.err.code, BH_E_TIMEOUT);
+    f.c = bh_http_client_free(f.c);
+    (void)bh_listener_free(ln);
+
+    o.port = f.port;
+    f.c = bh_http_client_new(f.l, &o);
+    g = (struct got){0};
+    call(&f, &g, "POST", "/hold", (struct bh_str){0});
+    for (int i = 0; i < 1000 && f.held_n < 1; i++)
+        a_while(&f, 2);
+    a_while(&f, 300);
+    BH_EQ(g.done, 0);
+    if (f.held_n)
+        bh_http_respond(f.held[--f.held_n], 200, NULL, 0, NULL, 0);
+    bh_loop_run(f.l);
+    BH_EQ(g.status, 200);
+    bh_buf_done(&g.body);
+    (void)bh_http_client_free(c);
+    fix_stop(&f);
+}
+
 /* ---- raw frames ---- */
 
 struct raw {

@@ -13,6 +13,7 @@
 #define WAITING_MAX_DEFAULT 10000
 #define RESPONSE_MS_DEFAULT 60000
 #define IDLE_MS_DEFAULT     30000
+#define SILENT_MS_DEFAULT   30000
 #define WIRE_KEPT           65536 /* of the scratch for requests */
 
 struct cconn {
@@ -652,6 +653,8 @@ struct bh_http_client *bh_http_client_new(struct bh_loop *l, const struct bh_htt
         c->opts.response_timeout_ms = RESPONSE_MS_DEFAULT;
     if (c->opts.idle_timeout_ms == 0)
         c->opts.idle_timeout_ms = IDLE_MS_DEFAULT;
+    if (c->opts.silent_ms == 0)
+        c->opts.silent_ms = SILENT_MS_DEFAULT;
     bh_list_init(&c->idle);
     bh_list_init(&c->busy);
     bh_list_init(&c->waiting);
