@@ -559,11 +559,8 @@ int bh_quantity_canonical(struct bh_arena *a, struct bh_str s, struct bh_str *re
     r = bh_quantity_parse(bh_str_trim(s), &q, err);
     if (r < 0)
         return r;
-    if (kept(bh_str_trim(s))) {
-        *ret = bh_str_trim(s);
-        return 0;
-    }
     text = bh_quantity_fmt(q, buf);
-    *ret = bh_str_eq(text, s) ? s : bh_str_dup(a, text);
+    s = bh_str_trim(s);
+    *ret = bh_str_eq(text, s) || kept(s) ? s : bh_str_dup(a, text);
     return 0;
 }
