@@ -48,6 +48,8 @@ static struct cel_token lex_error(struct cel_compiler *c, uint32_t start, uint32
 {
     if (end > c->src.n)
         end = (uint32_t)c->src.n;
+    while (end < c->src.n && ((unsigned char)c->src.p[end] & 0xc0) == 0x80)
+        end++; /* the whole of a character */
     cel_issue_add(c, start, "Syntax error: token recognition error at: '%.*s'",
                   BH_SF(bh_str_sub(c->src, start, end)));
     return (struct cel_token){T_SKIPPED, start, end};

@@ -197,7 +197,8 @@ enum bh_dra_scoring {
  * never makes a claim fail. */
 #define BH_DRA_TOPOLOGY_ANNOTATION "bulkhead.dev/device-topology"
 
-#define BH_DRA_STEPS_DEFAULT 200000u /* search steps of one call: some 20 ms */
+/* Search steps of one call, eight devices looked at counting as one: up to 100 ms. */
+#define BH_DRA_STEPS_DEFAULT 200000u
 
 struct bh_dra_opts {
     enum bh_dra_scoring scoring;
