@@ -15,7 +15,8 @@ struct bind_claim {
     const struct ext_claim *create; /* to be made first; its reservation stands under its own uid */
     /* Another bind stores this allocation; NULL: it is ours, or was there before. */
     const struct bh_resource_v1_allocation_result *shared;
-    bool hurried;         /* its reservation was tried to be added right behind that */
+    bool hurried; /* its reservation was tried to be added right behind that */
+    bool plain;   /* a reservation that was to be added was refused: it is written for a version */
     uint64_t reservation; /* ours, in the ledger */
     bool stored;          /* the allocation is in the API */
     bool reserved;        /* by a write of ours */

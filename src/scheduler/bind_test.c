@@ -543,6 +543,35 @@ BH_TEST(many_reserve_one_claim_together)
     }
 }
 
+/* What the server refuses is told in upstream's words. */
+BH_TEST(a_claim_that_has_all_the_consumers_it_may_have)
+{
+    for (int way = 0; way < 2; way++) {
+        BH_AUTO_BUF b = {0};
+        struct tap t = {0};
+        struct world w;
+
+        open_world(&w, &t, way);
+        world_claim(&w, "a");
+        world_claim_pod(&w, "p0", "a");
+        world_run(&w, 1000);
+        bh_buf_addz(&b, "{\"status\":{\"reservedFor\":[");
+        for (int i = 0; i < 256; i++)
+            bh_buf_addf(&b, "%s{\"resource\":\"pods\",\"name\":\"x\",\"uid\":\"u-%d\"}",
+                        i ? "," : "", i);
+        bh_buf_addz(&b, "]}}");
+        BH_EQ(world_patch(&w, CLAIM, "default", "a", "status", bh_buf_cstr(&b)), 200);
+        world_claim_pod(&w, "p1", "a");
+        world_run(&w, 500);
+        BH_STREQ(
+            world_message(&w, "p1"),
+            "running PreBind plugin \"DynamicResources\": add reservation to claim default/a: "
+            "ResourceClaim.resource.k8s.io \"a\" is invalid: status.reservedFor: Too many: 257: "
+            "must have at most 256 items");
+        close_world(&w, &t);
+    }
+}
+
 /* The first allocates, the others do not wait for it to be stored: in one go, five claim writes and
  * five bindings are one commit. */
 BH_TEST(many_share_a_claim_that_is_being_allocated)

@@ -149,8 +149,9 @@ static void claim_request(const struct sbind *b, struct bind_part *p, struct bh_
     struct bh_resource_v1_resource_claim *c;
 
     p->status = lacks_status(b, k);
-    p->joins = !k->alloc && (claim_of(k)->status.reserved_for.n > 0 ||
-                             (k->shared && !claim_of(k)->status.allocation));
+    p->joins =
+        !k->alloc && !k->plain &&
+        (claim_of(k)->status.reserved_for.n > 0 || (k->shared && !claim_of(k)->status.allocation));
     if (p->joins) {
         join_request(b, k, req);
         return;
@@ -612,7 +613,12 @@ static bool claim_answer(struct sbind *b, struct bind_part *p, const struct bh_c
         claim_failed(b, k, "got deleted");
         return false;
     }
-    if (res->status == 409 || (p->joins && res->status == 422))
+    if (p->joins && res->status == 422) { /* another allocation, or none yet, or it is invalid */
+        k->plain = claim_of(k)->status.allocation != NULL;
+        get_claim(b);
+        return false;
+    }
+    if (res->status == 409)
         return claim_conflict(b, k, res);
     if (res->err.code != BH_OK || !res->obj) {
         k->unsure = false;
