@@ -346,7 +346,8 @@ struct dra_change {
 };
 #define DRA_CHANGES_LEN 4096u /* so many may be missed before all is looked at again */
 #define DRA_INDEX_MIN   64u   /* devices in view from which on an index is kept */
-#define DRA_ASTRAY      64u   /* devices taken back in a search before bounds are worth while */
+#define DRA_INDEX_MAX   (UINT64_C(1) << 21) /* candidates in it */
+#define DRA_ASTRAY      64u /* devices taken back in a search before bounds are worth while */
 
 struct bh_dra_model {
     struct bh_dra_features f;
@@ -395,7 +396,9 @@ struct bh_dra_model {
     /* The index of large views. */
     struct bh_map scenes;    /* eight bytes of a view's sig -> dra_scene */
     struct bh_link scan_lru; /* most recent first */
+    uint64_t index_calls;    /* that asked for it */
     uint64_t index_load;     /* candidates in all of them */
+    uint64_t index_max;      /* DRA_INDEX_MAX */
     size_t index_min;        /* DRA_INDEX_MIN; tests want less */
     uint64_t astray;         /* DRA_ASTRAY; tests want less */
     struct dra_change changes[DRA_CHANGES_LEN];

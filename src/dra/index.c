@@ -17,8 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Candidates in all scenes and scans together, some 16 bytes each: the scans least used go. */
-#define INDEX_LOAD_MAX (UINT64_C(1) << 21)
+/* Where there are more than DRA_INDEX_MAX candidates, some 16 bytes each, the scans least used go:
+ * but not those that were used within so many calls: where more is in use than may be kept, the
+ * rest does without, as making a scan costs more than a search without one. */
+#define INDEX_KEEP_CALLS 4096u
 
 /* Where the devices of a slice, or of all slices of a pool, stand. */
 struct span {
@@ -437,6 +439,24 @@ static void scan_sync(struct bh_dra_model *m, struct dra_scan *x)
     }
 }
 
+/* Makes room for a scan of the view. */
+static bool make_room(struct bh_dra_model *m, const struct dra_demand *d, const struct dra_view *v)
+{
+    uint64_t need = v->n_devices * (1 + (uint64_t)d->subs_n);
+
+    while (m->index_load + need > m->index_max) {
+        struct dra_scan *x;
+
+        if (bh_list_empty(&m->scan_lru))
+            return false;
+        x = bh_container(m->scan_lru.prev, struct dra_scan, lru);
+        if (m->index_calls - x->used_at < INDEX_KEEP_CALLS)
+            return false;
+        scan_free(x);
+    }
+    return true;
+}
+
 struct dra_scan *dra_scan_get(struct bh_dra_model *m, struct dra_demand *d,
                               const struct dra_view *v, enum bh_dra_scoring scoring)
 {
@@ -446,6 +466,7 @@ struct dra_scan *dra_scan_get(struct bh_dra_model *m, struct dra_demand *d,
     /* What upstream's leak does depends on every device that is looked at. */
     if (!v->sig || v->n_devices < m->index_min || m->f.compat_counter_leak)
         return NULL;
+    m->index_calls++;
     bh_list_for(l, &d->scans)
     {
         struct dra_scan *s = bh_container(l, struct dra_scan, of_demand);
@@ -463,11 +484,12 @@ struct dra_scan *dra_scan_get(struct bh_dra_model *m, struct dra_demand *d,
         if (!x->broken || x->epoch != m->index_epoch)
             scan_sync(m, x);
     } else {
+        if (!make_room(m, d, v))
+            return NULL;
         e = bh_map_get(&m->scenes, (struct bh_str){(const char *)&v->sig, sizeof(v->sig)});
         x = scan_new(m, e ? e : scene_new(m, v), d, scoring);
-        while (m->index_load > INDEX_LOAD_MAX && m->scan_lru.prev != &x->lru)
-            scan_free(bh_container(m->scan_lru.prev, struct dra_scan, lru));
     }
+    x->used_at = m->index_calls;
     return x->broken ? NULL : x;
 }
 

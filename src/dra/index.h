@@ -51,6 +51,7 @@ struct dra_scan {
     struct dra_fit *fits; /* by sub id; those of mode All stay empty */
     size_t fits_n;
     uint64_t seen, epoch; /* of the model's changes */
+    uint64_t used_at;     /* the model's count of calls */
 };
 
 /* NULL where the view is small, or nothing can be said beforehand. Valid for one call. */

@@ -248,3 +248,26 @@ BH_TEST(pairs_that_no_pool_has)
     }
     world_done(&w);
 }
+
+BH_TEST(index_is_bounded)
+{
+    struct world w;
+    struct bh_dra_stats st;
+
+    world_init(&w, NULL);
+    pools(&w);
+    claims(&w);
+    w.m->index_max = 2 * 7 * POOLS; /* one scan of one request */
+    BH_EQ(world_allocate(&w, "n0", "default/c0"), BH_DRA_OK);
+    BH_EQ(world_allocate(&w, "n0", "default/c1"), BH_DRA_OK);
+    BH_STREQ(bh_s(world_got(&w)), "d/p0/d0");
+    bh_dra_stats(w.m, &st);
+    BH_EQ(st.scans, 1); /* the other one is in use */
+    for (int i = 0; i < 4100; i++)
+        BH_EQ(world_allocate(&w, "n0", "default/c1"), BH_DRA_OK);
+    bh_dra_stats(w.m, &st);
+    BH_EQ(st.scans, 2); /* it was not used for long */
+    BH_CHECK(w.m->index_load <= w.m->index_max);
+    BH_EQ(world_allocate(&w, "n0", "default/c2"), BH_DRA_OK); /* never fits */
+    world_done(&w);
+}

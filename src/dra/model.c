@@ -35,6 +35,7 @@ struct bh_dra_model *bh_dra_model_new(const struct bh_dra_features *f)
     m->f = *f;
     m->scratch = bh_arena_new(0);
     m->index_min = DRA_INDEX_MIN;
+    m->index_max = DRA_INDEX_MAX;
     m->astray = DRA_ASTRAY;
     bh_list_init(&m->demand_lru);
     bh_list_init(&m->scan_lru);
