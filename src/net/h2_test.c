@@ -184,6 +184,42 @@ BH_TEST(h2_reset_reaches_the_peer)
     side_done(&s);
 }
 
+/* What did not leave before the peer's GOAWAY came was not looked at: it may be asked elsewhere. */
+BH_TEST(h2_unsent_request_counts_as_refused)
+{
+    struct side c, s;
+
+    side_init(&c, false);
+    side_init(&s, true);
+    pump(&c, &s, 64);
+    BH_EQ(bh_h2_room(c.h2), BH_STREAMS_MAX);
+    BH_CHECK(post(&c) != NULL);
+    bh_h2_shutdown(s.h2, BH_H2_NO_ERROR);
+    pump(&s, &c, 64);
+    BH_EQ(s.headers, 0);
+    BH_EQ(c.closed, 1);
+    BH_EQ(c.code, BH_H2_REFUSED);
+    BH_EQ(bh_h2_room(c.h2), 0);
+    BH_CHECK(bh_h2_done(c.h2));
+    side_done(&c);
+    side_done(&s);
+}
+
+/* Nothing is begun on a connection whose server broke the protocol, before that is said, too. */
+BH_TEST(h2_no_room_after_nonsense)
+{
+    struct side c, s;
+
+    side_init(&c, false);
+    side_init(&s, true);
+    pump(&c, &s, 64);
+    BH_CHECK(bh_h2_room(c.h2) > 0);
+    BH_EQ(bh_h2_feed(c.h2, (struct bh_str){"\0\0\0\0\0\0\0\0\0", 9}, NULL), 0);
+    BH_EQ(bh_h2_room(c.h2), 0);
+    side_done(&c);
+    side_done(&s);
+}
+
 BH_TEST(h2_free_closes_streams)
 {
     struct side c, s;

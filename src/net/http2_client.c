@@ -77,13 +77,29 @@ static void conn_cut(struct h2conn *k)
 
 /* ---- output ---- */
 
+static void conn_over(struct h2conn *k, const struct bh_err *why);
+
+/* Writes what is ready. A connection on which nothing can happen any more ends with that: after a
+ * GOAWAY and the last stream, or with calls under way when the server broke the protocol. */
+static void flush(struct h2conn *k)
+{
+    struct bh_err e = {0};
+
+    if (bh_h2_pour(k->h2, k->stream) || !bh_h2_done(k->h2))
+        return;
+    if (bh_h2_streams(k->h2) > 0)
+        (void)bh_err_set(&e, BH_E_PROTO, "broke the HTTP/2 protocol");
+    conn_over(k, &e);
+    bh_stream_close(k->stream);
+}
+
 static void flush_later(void *arg)
 {
     struct h2conn *k = arg;
 
     k->flush_pending = false;
     if (k->stream && k->h2)
-        (void)bh_h2_pour(k->h2, k->stream);
+        flush(k);
     conn_unref(k);
 }
 
@@ -321,23 +337,28 @@ static void waiting_lost(struct bh_http_client *c, const struct bh_err *why)
     }
 }
 
+/* No call concerns the connection any more: those it has are ended, or asked on another. */
+static void conn_over(struct h2conn *k, const struct bh_err *why)
+{
+    struct bh_http_client *c = k->client;
+
+    if (!c)
+        return;
+    conn_forget(k);
+    if (k->h2)
+        calls_lost(c, k, why);
+    else
+        waiting_lost(c, why);
+    bh_http_client_start_waiting(c);
+}
+
 static void on_close(void *arg, const struct bh_err *err)
 {
     struct h2conn *k = arg;
-    struct bh_http_client *c = k->client;
 
     k->stream = NULL;
     conn_unflush(k);
-    if (c) {
-        bool opened = k->h2 != NULL;
-
-        conn_forget(k);
-        if (opened)
-            calls_lost(c, k, err);
-        else
-            waiting_lost(c, err);
-        bh_http_client_start_waiting(c);
-    }
+    conn_over(k, err);
     conn_unref(k);
 }
 
@@ -354,7 +375,7 @@ static void on_drain(void *arg)
 
     k->refs++;
     if (k->h2)
-        (void)bh_h2_pour(k->h2, k->stream);
+        flush(k);
     conn_unref(k);
 }
 
@@ -370,8 +391,6 @@ static void on_read(void *arg, struct bh_str data)
         (void)bh_h2_pour(k->h2, k->stream); /* says why */
         if (k->stream)
             bh_stream_abort(k->stream, &e);
-    } else if (k->stream && k->client && bh_h2_done(k->h2)) {
-        bh_stream_close(k->stream);
     }
     conn_unref(k);
 }
@@ -409,22 +428,13 @@ static void on_timer(void *arg)
     watch_over(k);
 }
 
-static void on_goaway(void *arg, uint32_t code)
-{
-    struct h2conn *k = arg;
-
-    (void)code;
-    on_output(k); /* streams under way go on; `done` is looked at when they are over */
-}
-
 static void speak_h2(struct h2conn *k)
 {
     static const struct bh_h2_ops ops = {.headers = on_headers,
                                          .data = on_data,
                                          .end = on_end,
                                          .closed = on_closed,
-                                         .output = on_output,
-                                         .goaway = on_goaway};
+                                         .output = on_output};
     const struct bh_h2_opts o = {.window_bytes = WINDOW_BYTES,
                                  .stream_out_max = BH_HTTP_RESPONSE_BYTES_MAX};
 

@@ -167,7 +167,7 @@ static void on_headers(void *arg, struct bh_h2_stream *hs, const struct bh_h2_he
     }
     if (bytes > 0)
         bh_buf_reserve(&x->body, bytes < 65536 ? (size_t)bytes : 65536);
-    if (wants_100 && bytes > 0)
+    if (wants_100 && (!length || bytes > 0))
         bh_h2_inform(hs, BH_S("100"));
 }
 

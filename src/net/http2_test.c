@@ -609,6 +609,49 @@ BH_TEST(http2_silent_server)
     fix_stop(&f);
 }
 
+static void accept_liar(void *arg, struct bh_stream *s)
+{
+    static const struct bh_stream_ops ops; /* keeps the connection, whatever it is told */
+    static const char settings[] = "\0\0\0\x04\0\0\0\0\0"; /* then DATA of no stream */
+    static const char nonsense[] = "\0\0\0\0\0\0\0\0\0";
+    int *conns = arg;
+
+    ++*conns;
+    bh_stream_set_ops(s, &ops, NULL);
+    bh_stream_write_str(s, (struct bh_str){settings, 9});
+    bh_stream_write_str(s, (struct bh_str){nonsense, 9});
+}
+
+/* A server that breaks the protocol and stays there costs the calls of its connection, at once, and
+ * the connection. */
+BH_TEST(http2_server_breaks_the_protocol)
+{
+    struct got g = {0};
+    struct bh_listener *ln;
+    struct bh_http_client *c;
+    struct fix f;
+    int conns = 0;
+
+    fix_start(&f, (struct bh_http_server_opts){0}, both);
+    ln = bh_listen(f.l, &(struct bh_listen_opts){.host = "127.0.0.1", .tls = f.stls}, accept_liar,
+                   &conns, NULL);
+    c = f.c;
+    f.c = bh_http_client_new(f.l, &(struct bh_http_client_opts){.host = "127.0.0.1",
+                                                                .port = bh_listener_port(ln),
+                                                                .tls = f.ctls,
+                                                                .http2 = true,
+                                                                .response_timeout_ms = 3000});
+    for (int i = 1; i <= 2; i++) {
+        call_and_wait(&f, &g, "POST", "/", (struct bh_str){0});
+        BH_EQ(g.err.code, BH_E_PROTO);
+        BH_EQ(conns, i);
+    }
+    f.c = bh_http_client_free(f.c);
+    (void)bh_listener_free(ln);
+    (void)bh_http_client_free(c);
+    fix_stop(&f);
+}
+
 /* ---- raw frames ---- */
 
 struct raw {
@@ -687,20 +730,31 @@ static void raw_wait_eof(struct raw *r)
         raw_send(r, &none);
 }
 
-/* The error code of the first frame of that type; -1 without one. */
-static int64_t frame_code(const struct raw *r, int type)
+/* What the first frame of that type holds; NULL without one. */
+static const unsigned char *frame_body(const struct raw *r, int type)
 {
     const unsigned char *p = (const unsigned char *)r->in.p;
 
     for (size_t at = 0; at + 9 <= r->in.n;) {
         size_t n = (size_t)p[at] << 16 | (size_t)p[at + 1] << 8 | p[at + 2];
-        const unsigned char *last = p + at + 9 + (type == 7 ? 4 : 0); /* GOAWAY: after an id */
 
         if (p[at + 3] == type && at + 9 + n <= r->in.n)
-            return (int64_t)last[0] << 24 | last[1] << 16 | last[2] << 8 | last[3];
+            return p + at + 9;
         at += 9 + n;
     }
-    return -1;
+    return NULL;
+}
+
+/* The error code of the first frame of that type; -1 without one. */
+static int64_t frame_code(const struct raw *r, int type)
+{
+    const unsigned char *p = frame_body(r, type);
+
+    if (!p)
+        return -1;
+    if (type == 7) /* GOAWAY: after an id */
+        p += 4;
+    return (int64_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
 }
 
 static void raw_stop(struct raw *r)
@@ -846,5 +900,29 @@ BH_TEST(http2_bad_requests)
     raw_wait_eof(&r);
     BH_CHECK(r.eof);
     BH_EQ(frame_code(&r, 7), BH_H2_PROTOCOL);
+    raw_stop(&r);
+}
+
+/* A client that asks whether to send is told, also when it does not say how much. */
+BH_TEST(http2_continue)
+{
+    static const char ask[] = "\x83\x87\x84\x41\x01x\x00\x06"
+                              "expect\x0c"
+                              "100-continue";
+    BH_AUTO_BUF b = {0};
+    struct raw r;
+
+    raw_start(&r, (struct bh_http_server_opts){0});
+    raw_send(&r, &b);
+    bh_buf_clear(&r.in); /* settings */
+    put_frame(&b, 1, 4, 1, (struct bh_str){ask, sizeof(ask) - 1});
+    raw_send(&r, &b);
+    for (int i = 0; i < 1000 && frame_body(&r, 1) == NULL; i++)
+        raw_send(&r, &b);
+    BH_CHECK(frame_body(&r, 1) != NULL);
+    BH_EQ(r.f.handled, 0);
+    put_frame(&b, 0, 1, 1, BH_S("x"));
+    raw_send(&r, &b);
+    BH_EQ(r.f.handled, 1);
     raw_stop(&r);
 }
