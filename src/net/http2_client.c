@@ -62,7 +62,8 @@ static void conn_unflush(struct h2conn *k)
     }
 }
 
-static void conn_cut(struct h2conn *k)
+/* The stream ends on its own, after what is queued when that is to be said. */
+static void conn_part(struct h2conn *k, bool say)
 {
     struct bh_stream *st = k->stream;
 
@@ -70,7 +71,10 @@ static void conn_cut(struct h2conn *k)
         return;
     k->stream = NULL;
     bh_stream_set_ops(st, NULL, NULL);
-    bh_stream_abort(st, NULL);
+    if (say)
+        bh_stream_close(st);
+    else
+        bh_stream_abort(st, NULL);
     conn_unflush(k);
     conn_unref(k);
 }
@@ -79,8 +83,9 @@ static void conn_cut(struct h2conn *k)
 
 static void conn_over(struct h2conn *k, const struct bh_err *why);
 
-/* Writes what is ready. A connection on which nothing can happen any more ends with that: after a
- * GOAWAY and the last stream, or with calls under way when the server broke the protocol. */
+/* Writes what is ready; the caller has a reference. A connection on which nothing can happen any
+ * more ends with that: after a GOAWAY and the last stream, or with calls under way when the server
+ * broke the protocol. */
 static void flush(struct h2conn *k)
 {
     struct bh_err e = {0};
@@ -90,7 +95,7 @@ static void flush(struct h2conn *k)
     if (bh_h2_streams(k->h2) > 0)
         (void)bh_err_set(&e, BH_E_PROTO, "broke the HTTP/2 protocol");
     conn_over(k, &e);
-    bh_stream_close(k->stream);
+    conn_part(k, true);
 }
 
 static void flush_later(void *arg)
@@ -414,7 +419,7 @@ static void on_timer(void *arg)
     if (bh_h2_streams(k->h2) == 0) {
         if ((now - k->idle_ns) / 1000000 >= k->client->opts.idle_timeout_ms) {
             conn_forget(k); /* no call may choose it any more */
-            bh_stream_close(k->stream);
+            conn_part(k, true);
             return;
         }
     } else if (silent >= limit && !k->unanswered) {
@@ -518,6 +523,6 @@ void bh_http2_client_drop(struct bh_http_client *c)
         struct h2conn *k = bh_container(c->h2conns.next, struct h2conn, link);
 
         conn_forget(k);
-        conn_cut(k);
+        conn_part(k, false);
     }
 }
