@@ -12,7 +12,8 @@
  * at a time); its lock says whose turn it is. The reader belongs to the loop; WAL lets it read
  * while a commit runs. The third copies the write-ahead log back into the database, on the worker
  * pool beside the commits; what they have appended meanwhile the writer copies, which is little,
- * and the log begins anew.
+ * and the log begins anew. These take turns: SQLite before 3.51.3 can lose commits when a log that
+ * was copied whole begins anew while another connection is about to copy it.
  */
 #include "store/store_int.h"
 
@@ -35,6 +36,14 @@
 #define WAL_BYTES (32 << 20)
 /* When it has grown to so many times that, commits wait for the copying that is under way. */
 #define WAL_TIMES_MAX 4
+
+/* Who copies the write-ahead log back; the loop's. */
+enum wal_turn {
+    WAL_GROWS,       /* nobody */
+    WAL_COPYING,     /* copy_work, which is on the worker pool */
+    WAL_REST,        /* it has ended: the next commit or slice is to copy the rest */
+    WAL_COPYING_REST /* that one is on the worker pool */
+};
 
 struct sqlite_store {
     struct bh_store base;
@@ -60,12 +69,13 @@ struct sqlite_store {
     int slice_result;
     struct bh_err slice_err;
     /* The write-ahead log. */
-    atomic_int wal_pages;     /* after the last commit or slice */
-    atomic_bool rest_to_copy; /* the writer has to */
+    atomic_int wal_pages;    /* after the last commit or slice */
+    atomic_bool in_copy_now; /* a connection copies it */
     int page_bytes;
     int copy_step, copy_at; /* pages: at the next multiple of copy_step it is copied back */
-    bool commit_held;       /* the commit begins when copying ends */
-    bool copying;           /* copy_work is on the worker pool (the loop's) */
+    enum wal_turn turn;
+    bool commit_copies, slice_copies; /* the one under way copies the rest before it begins */
+    bool commit_held;                 /* the commit begins when copying ends */
     int copy_result;
     struct bh_err copy_err;
 };
@@ -174,12 +184,15 @@ static void set_flag(struct sqlite_store *s, bool *flag, bool value)
     pthread_mutex_unlock(&s->state);
 }
 
-/* A log that is copied while commits append to it is never copied whole, and it begins anew only
- * when a commit finds it so. */
-static void copy_rest(struct sqlite_store *s)
+static int copy_wal(struct sqlite_store *s, sqlite3 *db)
 {
-    if (atomic_exchange(&s->rest_to_copy, false))
-        (void)sqlite3_wal_checkpoint_v2(s->writer, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    bool other = atomic_exchange(&s->in_copy_now, true);
+    int rc;
+
+    bh_assert(!other);
+    rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    atomic_store(&s->in_copy_now, false);
+    return rc;
 }
 
 static void commit_work(void *arg)
@@ -187,7 +200,10 @@ static void commit_work(void *arg)
     struct sqlite_store *s = arg;
 
     pthread_mutex_lock(&s->lock);
-    copy_rest(s);
+    /* A log that is copied while commits append to it is never copied whole, and it begins anew
+     * only when a commit finds it so. */
+    if (s->commit_copies)
+        (void)copy_wal(s, s->writer);
     s->result = commit_batch(s, &s->err);
     pthread_mutex_unlock(&s->lock);
     set_flag(s, &s->working, false);
@@ -204,11 +220,21 @@ static int on_wal(void *arg, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
+/* Whether the commit or slice that begins is to copy the rest. */
+static bool rest_begin(struct sqlite_store *s)
+{
+    if (s->turn != WAL_REST)
+        return false;
+    s->turn = WAL_COPYING_REST;
+    return true;
+}
+
 static void commit_done(void *arg);
 
 static void commit_begin(struct sqlite_store *s)
 {
     s->commit_held = false;
+    s->commit_copies = rest_begin(s);
     set_flag(s, &s->working, true);
     bh_loop_work(s->base.loop, commit_work, commit_done, s);
 }
@@ -216,13 +242,9 @@ static void commit_begin(struct sqlite_store *s)
 static void copy_work(void *arg)
 {
     struct sqlite_store *s = arg;
-    int rc = sqlite3_wal_checkpoint_v2(s->copier, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 
-    /* Busy: the writer is at the rest of the last time. */
-    if (rc != SQLITE_OK && rc != SQLITE_BUSY)
+    if (copy_wal(s, s->copier) != SQLITE_OK)
         s->copy_result = fail(s, s->copier, "checkpoint", &s->copy_err);
-    else if (rc == SQLITE_OK)
-        atomic_store(&s->rest_to_copy, true);
 }
 
 /* Nothing is lost by a failure: the log has it all, and grows until the next attempt. */
@@ -230,7 +252,7 @@ static void copy_done(void *arg)
 {
     struct sqlite_store *s = arg;
 
-    s->copying = false;
+    s->turn = s->copy_result < 0 ? WAL_GROWS : WAL_REST;
     if (s->copy_result < 0)
         bh_log(BH_WARN, "the write-ahead log was not copied into the database, trying later",
                BH_CSTR("error", s->copy_err.msg));
@@ -238,18 +260,23 @@ static void copy_done(void *arg)
         commit_begin(s);
 }
 
-/* When a commit or a slice has ended. An attempt is made at each multiple of the size, so that one
- * that fails, or is held up by a reader, is not repeated at once. */
-static void copy_start(struct sqlite_store *s)
+/* When a commit or a slice has ended; copied: it had the rest to copy. An attempt is made at each
+ * multiple of the size, so that one that fails, or is held up by a reader, is not repeated at once,
+ * and none begins with a log that is copied whole. */
+static void copy_start(struct sqlite_store *s, bool copied)
 {
     int pages = atomic_load(&s->wal_pages);
 
+    if (copied) {
+        s->turn = WAL_GROWS;
+        s->copy_at = pages + s->copy_step;
+    }
     if (pages < s->copy_step)
         s->copy_at = s->copy_step; /* it began anew */
-    if (s->copying || pages < s->copy_at)
+    if (s->turn != WAL_GROWS || pages < s->copy_at)
         return;
     s->copy_at = pages + s->copy_step;
-    s->copying = true;
+    s->turn = WAL_COPYING;
     s->copy_result = 0;
     memset(&s->copy_err, 0, sizeof(s->copy_err));
     bh_loop_work(s->base.loop, copy_work, copy_done, s);
@@ -265,7 +292,7 @@ static void commit_done(void *arg)
             s->w[i].rev = s->next_rev + i;
         s->base.rev = s->next_rev + s->n - 1;
     }
-    copy_start(s);
+    copy_start(s, s->commit_copies);
     s->base.committing = false;
     s->done(s->arg, s->result < 0 ? &err : NULL);
 }
@@ -281,7 +308,8 @@ static void sqlite_commit(struct bh_store *base, struct bh_store_write *w, size_
     s->done = done;
     s->arg = arg;
     memset(&s->err, 0, sizeof(s->err));
-    s->commit_held = s->copying && atomic_load(&s->wal_pages) >= WAL_TIMES_MAX * s->copy_step;
+    s->commit_held =
+        s->turn == WAL_COPYING && atomic_load(&s->wal_pages) >= WAL_TIMES_MAX * s->copy_step;
     if (!s->commit_held)
         commit_begin(s);
 }
@@ -398,6 +426,8 @@ static void slice_work(void *arg)
     struct sqlite_store *s = arg;
 
     pthread_mutex_lock(&s->lock);
+    if (s->slice_copies)
+        (void)copy_wal(s, s->writer);
     s->slice_result = compact_slice(s, s->slice_from, s->slice_to, &s->slice_err);
     pthread_mutex_unlock(&s->lock);
     set_flag(s, &s->slicing, false);
@@ -410,6 +440,7 @@ static void slice_start(struct sqlite_store *s)
     s->slice_from = s->base.compacted;
     s->slice_to = slice_end(s->slice_from, s->goal);
     memset(&s->slice_err, 0, sizeof(s->slice_err));
+    s->slice_copies = rest_begin(s);
     set_flag(s, &s->slicing, true);
     bh_loop_work(s->base.loop, slice_work, slice_done, s);
 }
@@ -418,7 +449,7 @@ static void slice_done(void *arg)
 {
     struct sqlite_store *s = arg;
 
-    copy_start(s);
+    copy_start(s, s->slice_copies);
     if (s->slice_result < 0) {
         bh_log(BH_WARN, "history was not compacted, continuing",
                BH_CSTR("error", s->slice_err.msg));
