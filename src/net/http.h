@@ -45,8 +45,8 @@ struct bh_http_exchange {
     const struct bh_http_header *headers;
     size_t headers_n;
     struct bh_str body;
-    bool body_too_large; /* only with pass_large_body: body is empty, the connection will close
-                            after the answer */
+    bool body_too_large; /* only with pass_large_body: body is empty; over HTTP/1.1 the
+                            connection closes after the answer */
     bool tls;
     const struct bh_stream_peer
         *peer; /* valid while the exchange is, also after the client has left */
@@ -108,7 +108,7 @@ void bh_http_stream_start(struct bh_http_exchange *x, int status, const struct b
 void bh_http_stream_write(struct bh_http_exchange *x, const struct bh_part *parts, size_t pn);
 void bh_http_stream_end(struct bh_http_exchange *x);
 /* Ends a streaming response so that the client notices (the connection is cut without the last
- * chunk). */
+ * chunk; over HTTP/2 the stream is reset). */
 void bh_http_stream_abort(struct bh_http_exchange *x);
 size_t bh_http_queued(const struct bh_http_exchange *x); /* bytes of this connection not yet sent */
 /* A part that refers to bytes in the exchange's arena without a copy: it holds the exchange until
@@ -117,7 +117,7 @@ struct bh_part bh_http_arena_part(struct bh_http_exchange *x, struct bh_str data
 /* Finishes the exchange by leaving HTTP: sends "101 Switching Protocols" (status 101), or a 2xx
  * head for CONNECT-like protocols, with the headers given (Connection: Upgrade is added for 101),
  * and hands the stream over with what the client sent early unread. The caller sets ops. NULL when
- * the client has left. */
+ * the client has left, and over HTTP/2, where the client is told to ask over HTTP/1.1. */
 struct bh_stream *bh_http_upgrade(struct bh_http_exchange *x, int status,
                                   const struct bh_http_header *h, size_t hn);
 
@@ -166,8 +166,8 @@ struct bh_http_request {
     struct bh_str body;
     int timeout_ms;        /* instead of response_timeout_ms; <0: none */
     size_t body_bytes_max; /* of a whole response; 0: BH_HTTP_RESPONSE_BYTES_MAX */
-    bool
-        long_call; /* a watch or a log: own connection beyond conns_max, no limit of time or size */
+    bool long_call; /* a watch or a log: no limit of time or size; over HTTP/1.1 its own connection,
+                       beyond conns_max */
     /* Once, last. r is NULL when there is no response; err->code is BH_OK unless the call failed
      * (with a streamed body it may fail after on_head). Everything in r is valid during the call
      * only. */
@@ -182,7 +182,8 @@ struct bh_http_request {
 };
 /* Never NULL; done comes later, from the loop. The handle is valid until then. A call on a kept
  * connection that the server closes before its first byte is repeated once when the method is safe
- * to repeat. */
+ * to repeat; over HTTP/2 that is any connection, and what the server says it did not look at is
+ * repeated whatever the method. */
 struct bh_http_call *bh_http_call_start(struct bh_http_client *c, const struct bh_http_request *r);
 void bh_http_call_cancel(struct bh_http_call *call); /* done will not be called; NULL is fine */
 void bh_http_call_pause(struct bh_http_call *call);  /* back-pressure while chunks arrive */

@@ -1,6 +1,6 @@
-/* The HTTP server: connections from their first byte to their end. One exchange is under way per
- * connection; requests that a client sends ahead wait as bytes, so answers are in order by
- * construction. */
+/* The HTTP server: connections from their first byte to their end. Over HTTP/1.1 one exchange is
+ * under way per connection; requests that a client sends ahead wait as bytes, so answers are in
+ * order by construction. HTTP/2 goes on in http2_server.c. */
 #include "net/http_server_int.h"
 
 #include <stdio.h>
