@@ -31,6 +31,7 @@ struct kind {
     size_t nodes_n;
     uint32_t *cap;    /* how many fit there, at most */
     uint64_t *behind; /* sum of cap from there on */
+    uint64_t weight;  /* what one asks for of such a node, in millionths, summed */
 };
 
 struct deep {
@@ -369,6 +370,23 @@ static void caps_of(struct deep *d, struct kind *k)
         k->behind[i] = k->behind[i + 1] + k->cap[i];
 }
 
+/* As if its first node were all of them. */
+static uint64_t weight_of(const struct deep *d, const struct kind *k)
+{
+    const struct spod *pod = d->m[k->first]->pod;
+    uint64_t w = 0;
+
+    for (uint32_t i = 0; k->nodes_n > 0 && i < pod->req_n; i++) {
+        const struct res_amount *r = &pod->req[i];
+        int64_t all =
+            r->id < RES_FIXED ? k->nodes[0]->alloc[r->id] : sched_node_xalloc(k->nodes[0], r->id);
+
+        if (all > 0 && r->v > 0)
+            w += r->v < all ? (uint64_t)((double)r->v / (double)all * 1e6) : 1000000;
+    }
+    return w;
+}
+
 static int by_slack(const void *x, const void *y)
 {
     const struct kind *a = x, *b = y;
@@ -379,7 +397,10 @@ static int by_slack(const void *x, const void *y)
         return a->loose ? 1 : -1;
     if (sa != sb)
         return sa < sb ? -1 : 1;
-    return a->key < b->key ? -1 : a->key > b->key;
+    /* The big ones first, which the small ones fit around; then those that came first. */
+    if (a->weight != b->weight)
+        return a->weight > b->weight ? -1 : 1;
+    return a->first < b->first ? -1 : a->first > b->first;
 }
 
 /* Finds where each kind can be at all, and how often. False: that is not enough, or spent. */
@@ -398,6 +419,7 @@ static bool survey(struct deep *d)
         if (!nodes_of(d, k))
             return false;
         caps_of(d, k);
+        k->weight = weight_of(d, k);
         possible += (int64_t)(k->behind[0] < k->n ? k->behind[0] : k->n);
     }
     if (possible < d->t->want)
