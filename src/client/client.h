@@ -108,8 +108,8 @@ void bh_client_cancel(struct bh_client *c,
  * A request with_status that creates may, in process, be sent again under the same name when no
  * answer came: the first one was handled before, or never will be.
  *
- * Cancelling before the loop's next turn means that nothing is tried. Afterwards what the server
- * knows already is still carried out, in process all of it; over the network the rest is not sent.
+ * What the server knows when it is cancelled is still carried out: in process nothing before the
+ * loop's next turn, all of it afterwards; over the network what was sent, the first at once.
  */
 typedef void (*bh_client_seq_fn)(void *arg, const struct bh_client_res *res, size_t n);
 uint64_t bh_client_sequence(struct bh_client *c, const struct bh_client_req *reqs, size_t n,

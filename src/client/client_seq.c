@@ -48,8 +48,10 @@ static void seq_answered(void *arg, const struct bh_client_res *res)
     struct client_seq *q = arg;
     struct bh_client_res *mine = &q->res[q->at];
 
+    bool half = res->err.code == BH_OK && q->reqs[q->at].with_status && !q->half;
+
     q->call = 0;
-    if (res->err.code == BH_OK && q->reqs[q->at].with_status && !q->half && res->obj) {
+    if (half && res->obj) {
         q->half = bh_obj_ref(res->obj);
         seq_send(q);
         return;
@@ -58,10 +60,12 @@ static void seq_answered(void *arg, const struct bh_client_res *res)
                                    .err = res->err,
                                    .reason = bh_str_dup(q->arena, res->reason),
                                    .obj = res->obj ? bh_obj_ref(res->obj) : NULL};
+    if (half) /* the status was not sent: nobody is told that all went well */
+        (void)bh_err_set(&mine->err, BH_E_PROTO, "the answer holds no object to write a status of");
     if (!mine->obj && q->half)
         mine->obj = bh_obj_ref(q->half);
     q->half = bh_obj_unref(q->half);
-    if (seq_more(q, res)) {
+    if (seq_more(q, mine)) {
         q->at++;
         seq_send(q);
         return;

@@ -408,3 +408,43 @@ BH_TEST(sequence_with_status_is_allowed_as_both)
     (void)bh_client_free(nobody);
     world_close(&w);
 }
+
+/* A server whose answers are no objects of the kind. */
+struct bare {
+    struct bh_client base;
+    int calls;
+    bh_client_fn fn;
+    void *arg;
+};
+
+static void bare_call(struct bh_client *base, uint64_t id, const struct bh_client_req *req,
+                      bh_client_fn fn, void *arg)
+{
+    struct bare *c = (struct bare *)base;
+
+    (void)id, (void)req;
+    c->calls++;
+    c->fn = fn;
+    c->arg = arg;
+}
+
+/* The status could not be sent: that is no success, and what follows is not tried. */
+BH_TEST(sequence_with_status_and_no_object)
+{
+    static const struct bh_client_vtable vt = {.call = bare_call};
+    const struct bh_client_res res = {.status = 201};
+    CLAIM_T claim = {.metadata = {.name = BH_S("c")}};
+    struct bare c = {.base = {.vt = &vt}};
+    struct told t = {0};
+
+    allocate(&claim);
+    struct bh_client_req reqs[] = {whole(BH_VERB_CREATE, &claim), whole(BH_VERB_CREATE, &claim)};
+    (void)bh_client_sequence(&c.base, reqs, 2, told, &t);
+    BH_EQ(c.calls, 1);
+    c.fn(c.arg, &res);
+    BH_EQ(c.calls, 1);
+    BH_EQ(t.answers, 1);
+    BH_EQ(t.n, 1);
+    BH_EQ(t.code[0], BH_E_PROTO);
+    told_done(&t);
+}
