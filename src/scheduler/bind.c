@@ -130,6 +130,7 @@ static void bind_free(struct sbind *b)
         if (k->alloc && !k->create && bh_map_get(&b->s->allocating, k->uid) == b)
             (void)bh_map_del(&b->s->allocating, k->uid);
         (void)bh_obj_unref(k->obj);
+        (void)bh_obj_unref(k->found);
     }
     (void)bh_obj_unref(b->pod_obj);
     (void)bh_arena_free(a);
@@ -465,6 +466,8 @@ static void add_claim(struct sbind *b, const struct pod_claim *pc, const struct 
     bc->ns = bh_str_dup(a, pc->obj->ns);
     bc->name = bh_str_dup(a, pc->obj->name);
     bc->uid = bh_str_dup(a, pc->obj->uid);
+    if (pc->allocated && !pc->pending)
+        bc->found = bh_obj_ref(pc->obj);
     if (pc->pending)
         bc->shared = bh_msg_dup(&bh_resource_v1_allocation_result_type, pc->alloc, a);
     if (pc->ask_at >= 0)

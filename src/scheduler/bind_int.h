@@ -12,6 +12,8 @@ struct bind_claim {
     struct bh_str ns, name, uid;
     const struct bh_resource_v1_allocation_result *alloc; /* to be stored; NULL: only reserve */
     struct bh_obj *obj;                                   /* newest that we know; referenced */
+    struct bh_obj *found; /* with the allocation that was decided upon; referenced. NULL: ours, or
+                             of another bind */
     const struct ext_claim *create; /* to be made first; its reservation stands under its own uid */
     /* Another bind stores this allocation; NULL: it is ours, or was there before. */
     const struct bh_resource_v1_allocation_result *shared;

@@ -12,7 +12,7 @@
 struct tap {
     struct bh_client base;
     struct bh_client *inner, *admin;
-    struct bh_client_req before; /* verb GET: nothing */
+    struct bh_client_req before, then; /* verb GET: nothing */
     bool lose_answer;
     bool acted;
     int sequences;
@@ -47,6 +47,8 @@ static void act(struct tap *t)
     t->acted = true;
     if (t->before.verb != BH_VERB_GET)
         (void)bh_client_call(t->admin, &t->before, NULL, NULL);
+    if (t->then.verb != BH_VERB_GET)
+        (void)bh_client_call(t->admin, &t->then, NULL, NULL);
 }
 
 static struct lost *lose(struct tap *t, void *arg)
@@ -286,6 +288,42 @@ BH_TEST(a_claim_that_another_allocates_is_left_to_it)
         BH_CHECK(world_node_of(&w, "p").n > 0); /* by a later attempt */
         BH_CHECK(reserved_for(claim(&w, "a"), "p"));
         check_free(&w, 1);
+        close_world(&w, &t);
+    }
+}
+
+/* Given back and allocated anew while a pod is bound that found it allocated. */
+BH_TEST(a_claim_that_moved_is_followed)
+{
+    for (int way = 0; way < 2; way++) {
+        struct tap t = {.acted = true};
+        struct world w;
+
+        open_world(&w, &t, way);
+        world_claim(&w, "a");
+        world_claim_pod(&w, "p", "a");
+        world_run(&w, 1000);
+        BH_STREQ(world_node_of(&w, "p"), "oak");
+        t.before = (struct bh_client_req){
+            .verb = BH_VERB_PATCH,
+            .kind = CLAIM,
+            .ns = BH_S("default"),
+            .name = BH_S("a"),
+            .subresource = BH_S("status"),
+            .patch = BH_PATCH_MERGE,
+            .body = BH_S("{\"status\":{\"allocation\":null,\"reservedFor\":null}}")};
+        t.then = t.before;
+        t.then.body =
+            BH_S("{\"status\":{\"allocation\":{\"devices\":{\"results\":[{\"request\":\"gpu\","
+                 "\"driver\":\"gpu.bulkhead.dev\",\"pool\":\"elm\",\"device\":\"gpu-0\"}]},"
+                 "\"nodeSelector\":{\"nodeSelectorTerms\":[{\"matchFields\":[{\"key\":"
+                 "\"metadata.name\",\"operator\":\"In\",\"values\":[\"elm\"]}]}]}}}}");
+        t.acted = false;
+        world_claim_pod(&w, "q", "a");
+        world_run(&w, 20000);
+        BH_STREQ(world_node_of(&w, "q"), "elm");
+        BH_CHECK(reserved_for(claim(&w, "a"), "q"));
+        check_free(&w, 2);
         close_world(&w, &t);
     }
 }

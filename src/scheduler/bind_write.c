@@ -373,8 +373,13 @@ static bool may_hurry(const struct sbind *b, struct bind_claim *k)
 static const char *claim_trouble(const struct sbind *b, const struct bind_claim *k)
 {
     const struct bh_resource_v1_resource_claim *c = claim_of(k);
+    const struct bh_resource_v1_allocation_result *was = k->shared;
     struct bh_dra_model *m = b->s->model;
 
+    if (k->found &&
+        k->found != k->obj) /* given back and allocated anew it may be at another node */
+        was = ((const struct bh_resource_v1_resource_claim *)bh_obj_struct(k->found))
+                  ->status.allocation;
     if (!bh_str_eq(k->obj->uid, k->uid) || k->obj->deleting)
         return "got deleted";
     if (k->alloc && !k->stored && c->status.allocation)
@@ -387,7 +392,7 @@ static const char *claim_trouble(const struct sbind *b, const struct bind_claim 
     if (!k->alloc && !c->status.allocation &&
         (!k->shared || (!bh_dra_is_reserved(m, k->uid) && !shows_allocation(b, k))))
         return "got deallocated elsewhere";
-    if (k->shared && c->status.allocation && !same_allocation(k->shared, c->status.allocation))
+    if (was && c->status.allocation && !same_allocation(was, c->status.allocation))
         return "got allocated elsewhere";
     return NULL;
 }
