@@ -140,14 +140,7 @@ static enum verdict filter_fit(struct cycle *c, const struct snode *n)
         int64_t all, used;
         enum verdict w;
 
-        if (r->id < RES_FIXED) {
-            all = n->alloc[r->id];
-            used = n->used[r->id];
-        } else {
-            all = sched_node_xalloc(n, r->id);
-            all = all < 0 ? 0 : all;
-            used = sched_node_xused(n, r->id);
-        }
+        sched_node_amounts(n, r->id, &all, &used);
         if (r->v <= all - used || sched_res_ignored(c->s, c->prof, r->id) ||
             (r->id >= RES_FIXED && sched_ext_serves(c, n, r->id)))
             continue;

@@ -101,9 +101,9 @@ static bool room(const struct bh_scheduler *s, const struct spod *pod, const str
         return false;
     for (uint32_t i = 0; i < pod->req_n; i++) {
         const struct res_amount *r = &pod->req[i];
-        int64_t all = r->id < RES_FIXED ? n->alloc[r->id] : sched_node_xalloc(n, r->id);
-        int64_t used = r->id < RES_FIXED ? n->used[r->id] : sched_node_xused(n, r->id);
+        int64_t all, used;
 
+        sched_node_amounts(n, r->id, &all, &used);
         if (r->v > all - used && (all > 0 || counts(s, pod, r->id)))
             return false;
     }

@@ -157,14 +157,7 @@ static enum verdict fits(struct cycle *c, const struct snode *n, const struct re
 
     if (r->id == RES_PODS || (r->id >= RES_FIXED && !huge) || r->v <= 0)
         return so_far; /* the filter for resources looks at these */
-    if (r->id < RES_FIXED) {
-        all = n->alloc[r->id];
-        used = n->used[r->id];
-    } else {
-        all = sched_node_xalloc(n, r->id);
-        all = all < 0 ? 0 : all;
-        used = sched_node_xused(n, r->id);
-    }
+    sched_node_amounts(n, r->id, &all, &used);
     if (r->v <= all - used)
         return so_far;
     (void)sched_fail(c, PL_DYNAMIC_RESOURCES, V_UNSCHEDULABLE, R_INSUFFICIENT + r->id);

@@ -147,6 +147,18 @@ int64_t sched_node_xused(const struct snode *n, uint32_t id)
     return 0;
 }
 
+void sched_node_amounts(const struct snode *n, uint32_t id, int64_t *ret_all, int64_t *ret_used)
+{
+    if (id < RES_FIXED) {
+        *ret_all = n->alloc[id];
+        *ret_used = n->used[id];
+        return;
+    }
+    *ret_all = sched_node_xalloc(n, id);
+    *ret_all = *ret_all < 0 ? 0 : *ret_all;
+    *ret_used = sched_node_xused(n, id);
+}
+
 static void use(struct snode *n, const struct spod *pod, int sign)
 {
     for (uint32_t i = 0; i < pod->req_n; i++) {

@@ -363,6 +363,8 @@ void sched_node_del_pod(struct bh_scheduler *s, struct spod *pod);
 void sched_nodes_done(struct bh_scheduler *s);
 int64_t sched_node_xalloc(const struct snode *n, uint32_t id); /* -1: not listed */
 int64_t sched_node_xused(const struct snode *n, uint32_t id);
+/* What the node has of a resource (0: it is not listed), and what its pods take. */
+void sched_node_amounts(const struct snode *n, uint32_t id, int64_t *ret_all, int64_t *ret_used);
 bool sched_ports_conflict(const struct host_port *a, const struct host_port *b);
 void sched_nominate(struct spod *pod, struct snode *n); /* NULL: nowhere, for now */
 /* The nomination has ended, and what was kept for it: unless the pod is there now, others may
