@@ -4,6 +4,9 @@
 
 #include "scheduler/sched_int.h"
 
+/* Of one search for places, or for victims: some 50 ms. */
+#define GANG_WORK_MAX 200000u
+
 struct member {
     struct spod *pod;
     struct cycle c;

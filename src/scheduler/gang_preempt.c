@@ -4,6 +4,7 @@
  * which no consumer is left count as released. If the group then finds places, the others are put
  * back one by one, the most important first and those whose loss would break a budget before all
  * others: who can stay beside the group, here or in other places, stays. The rest are the victims.
+ * When the budget of the search is spent, who stays has to fit beside the places found until then.
  *
  * A victim that is a member of another group goes alone, as upstream without
  * WorkloadAwarePreemption.
@@ -347,11 +348,14 @@ static bool loose(const struct spod *pod)
 /* Whether one more pod on a node leaves all members where they are. */
 static bool all_stay(struct sweep *w, const struct low *l)
 {
-    for (size_t i = 0; i < w->t->n; i++)
-        if (w->seats[i].node &&
-            (w->seats[i].node == l->node || loose(l->pod) || loose(w->t->m[i].pod)) &&
-            !still_fits(w, i))
+    for (size_t i = 0; i < w->t->n; i++) {
+        bool far = loose(l->pod) || loose(w->t->m[i].pod);
+
+        if (!w->seats[i].node || (w->seats[i].node != l->node && !far))
+            continue;
+        if ((far && w->t->work > GANG_WORK_MAX) || !still_fits(w, i))
             return false;
+    }
     return true;
 }
 
@@ -365,6 +369,8 @@ static void reprieve(struct sweep *w, struct low *l)
             return;
         take_off(w, l);
     }
+    if (w->t->spent) /* other places are not looked for any more */
+        return;
     seats_leave(w);
     (void)put_back(w, l, true);
     if (look_anew(w))

@@ -16,8 +16,8 @@
 #include "api/engine.h"
 #include "scheduler/gang_int.h"
 
-#define WORK_MAX    200000u /* some 50 ms */
-#define WORK_CAPS   (WORK_MAX / 2)
+#define WORK_CAPS   (GANG_WORK_MAX / 2)
+#define WORK_KIND   8u /* to find out what kind a member is of */
 #define WORK_DRA    8u /* an allocation, beside its steps */
 #define STEPS_MAX   20000u
 #define MEMBERS_MAX 512 /* more are placed one after the other only */
@@ -296,7 +296,7 @@ static bool sit(struct deep *d, struct member *m, struct snode *n, const struct 
         for (size_t i = 0; i < x->n; i++)
             m->c.held[i] = x->p[i];
     }
-    if (t->work > WORK_MAX)
+    if (t->work > GANG_WORK_MAX)
         t->spent = true;
     if (t->spent || !sched_prefilter(&m->c) || !fits(t, m, n))
         return false;
@@ -556,6 +556,7 @@ bool gang_search_supposed(struct attempt *t)
         return false;
     }
     t->pending_n = 0;
+    t->work += WORK_KIND * t->n;
     sort_out(&d);
     if (!survey(&d) || !solve(&d, 0))
         return false;
