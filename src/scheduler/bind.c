@@ -500,15 +500,6 @@ static void add_ext(struct sbind *b, const struct ask_set *set,
     b->ext = bc;
 }
 
-static const struct bh_core_v1_pod_status *
-native_status(const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v,
-              struct bh_arena *a)
-{
-    struct bh_core_v1_pod_status st = {.node_allocatable_resource_claim_statuses = *v};
-
-    return bh_msg_dup(&bh_core_v1_pod_status_type, &st, a);
-}
-
 static void begin(struct sbind *b)
 {
     b->begun = true;
@@ -561,7 +552,7 @@ void sched_bind(struct cycle *c, const struct candidate *k, struct bind_group *b
     if (k->set && k->set->ext)
         add_ext(b, k->set, &k->dra.allocations[k->set->n - 1]);
     if (k->native)
-        b->native = native_status(k->native, a);
+        b->native = sched_native_status(k->native, a);
     b->volumes = sched_vbind_new(c, k->node, a);
     bh_timer_init(&b->retry, c->s->loop, bind_retry, b);
     b->parts = bh_new_n(a, struct bind_part, c->claims_n + 3);

@@ -183,13 +183,26 @@ void sched_gang_wake(struct bh_scheduler *s, struct gang *g)
 
 /* ---- one after the other ---- */
 
-void gang_seat(struct attempt *t, struct member *m)
+void gang_charge(struct bh_scheduler *s, struct spod *pod,
+                 const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v)
 {
-    m->k = &m->place;
-    m->was_nominated = m->pod->nominated;
-    sched_nominate(m->pod, NULL);
-    sched_node_add_pod(t->s, m->place.node, m->pod);
-    /* What a member allocates its siblings may share within this try. */
+    if (pod->charge || v)
+        sched_pod_charge(s, pod, v);
+}
+
+static void forget_pending(struct attempt *t, const struct member *m)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < t->pending_n; i++)
+        if (t->pending[i].by != m->pod)
+            t->pending[kept++] = t->pending[i];
+    t->pending_n = kept;
+}
+
+void gang_pending(struct attempt *t, const struct member *m)
+{
+    forget_pending(t, m);
     for (size_t i = 0; i < m->c.claims_n; i++) {
         const struct pod_claim *k = &m->c.claims[i];
 
@@ -201,15 +214,21 @@ void gang_seat(struct attempt *t, struct member *m)
     }
 }
 
+void gang_seat(struct attempt *t, struct member *m)
+{
+    m->k = &m->place;
+    m->was_nominated = m->pod->nominated;
+    sched_nominate(m->pod, NULL);
+    gang_charge(t->s, m->pod, m->place.native);
+    sched_node_add_pod(t->s, m->place.node, m->pod);
+    gang_pending(t, m);
+}
+
 void gang_unseat(struct attempt *t, struct member *m)
 {
-    size_t kept = 0;
-
-    for (size_t i = 0; i < t->pending_n; i++)
-        if (t->pending[i].by != m->pod)
-            t->pending[kept++] = t->pending[i];
-    t->pending_n = kept;
+    forget_pending(t, m);
     sched_node_del_pod(t->s, m->pod);
+    gang_charge(t->s, m->pod, NULL);
     sched_nominate(m->pod, m->was_nominated);
     m->k = NULL;
 }

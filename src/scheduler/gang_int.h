@@ -51,8 +51,13 @@ struct attempt {
 
 /* The member is put on the node of its place, whose devices are reserved. */
 void gang_seat(struct attempt *t, struct member *m);
-/* And off it again; the devices stay reserved. */
+/* And off it again; the devices stay reserved, and nothing but the ledger knows of them. */
 void gang_unseat(struct attempt *t, struct member *m);
+/* What its devices take of its place goes with the member, which is on no node. */
+void gang_charge(struct bh_scheduler *s, struct spod *pod,
+                 const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v);
+/* What a member with a place allocates, as it is now, is there for its siblings to share. */
+void gang_pending(struct attempt *t, const struct member *m);
 /* Members with a place, those of earlier attempts included. */
 int32_t gang_placed(const struct attempt *t);
 

@@ -39,6 +39,8 @@ struct seat {
     const struct bh_resource_v1_resource_claim **claims;
     struct bh_resource_v1_allocation_result *allocations;
     size_t n;
+    /* What these take of the node's own resources; NULL: nothing. */
+    const struct bh_core_v1_node_allocatable_resource_claim_status_vec *native;
 };
 
 struct order {
@@ -261,6 +263,9 @@ static void seats_note(struct sweep *w)
         if (!m->k)
             continue;
         s->node = m->place.node;
+        s->native = m->place.native ? &sched_native_status(m->place.native, w->a)
+                                           ->node_allocatable_resource_claim_statuses
+                                    : NULL;
         s->n = set ? set->n : 0;
         s->claims = bh_new_n(w->a, const struct bh_resource_v1_resource_claim *, s->n);
         s->allocations = bh_new_n(w->a, struct bh_resource_v1_allocation_result, s->n);
@@ -282,6 +287,7 @@ static void seat_leave(struct sweep *w, size_t i)
     if (!s->node)
         return;
     sched_node_del_pod(w->t->s, w->t->m[i].pod);
+    gang_charge(w->t->s, w->t->m[i].pod, NULL);
     for (size_t k = 0; k < s->n; k++)
         bh_dra_unreserve(w->t->s->model, s->claims[k]->metadata.uid);
 }
@@ -293,6 +299,7 @@ static void seat_take(struct sweep *w, size_t i)
 
     if (!s->node)
         return;
+    gang_charge(w->t->s, w->t->m[i].pod, s->native);
     sched_node_add_pod(w->t->s, s->node, w->t->m[i].pod);
     for (size_t k = 0; k < s->n; k++)
         if (bh_dra_reserve(w->t->s->model, s->claims[k], &s->allocations[k], &err) < 0)
@@ -323,7 +330,7 @@ static bool look_anew(struct sweep *w)
     return true;
 }
 
-/* Whether the member would still fit its node, its devices aside. */
+/* Whether the member would still fit its node with the devices that it has. */
 static bool still_fits(struct sweep *w, size_t i)
 {
     struct spod *pod = w->t->m[i].pod;
@@ -333,6 +340,7 @@ static bool still_fits(struct sweep *w, size_t i)
 
     w->t->work += pod->terms ? w->t->s->nodes.n : 2;
     seat_leave(w, i);
+    gang_charge(w->t->s, pod, w->seats[i].native);
     fits = sched_prefilter(&c) && sched_filter(&c, w->seats[i].node) == V_OK;
     seat_take(w, i);
     bh_arena_reset(w->look);

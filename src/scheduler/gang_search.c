@@ -199,10 +199,12 @@ static size_t movable(struct attempt *t, struct member *m, const struct snode *n
     return claims;
 }
 
-static void restore(struct member *m)
+static void restore(struct attempt *t, struct member *m)
 {
-    for (size_t i = 0; i < m->moved_n; i++)
+    for (size_t i = 0; i < m->moved_n; i++) {
         m->moved[i]->place.dra = m->moved_dra[i];
+        gang_pending(t, m->moved[i]);
+    }
     /* As it was before: nobody else was given anything meanwhile. */
     if (!reserve(m->moved, m->moved_n))
         bh_assert(!"devices that a member had are somebody else's");
@@ -246,9 +248,11 @@ static bool rearrange(struct attempt *t, struct member *m, struct snode *n)
         p->dra.n = p->set->n;
         at += p->set->n;
     }
+    for (size_t i = 0; ok && i < m->moved_n; i++)
+        gang_pending(t, m->moved[i]);
     if (ok && reserve(m->moved, m->moved_n + 1))
         return true;
-    restore(m);
+    restore(t, m);
     return false;
 }
 
@@ -311,7 +315,7 @@ static void rise(struct deep *d, struct member *m)
     sched_claims_unreserve(&m->c, &m->place);
     if (m->moved_n) {
         unreserve(m->moved, m->moved_n);
-        restore(m);
+        restore(d->t, m);
     }
     d->placed--;
 }

@@ -200,6 +200,53 @@ BH_TEST(members_share_a_claim_that_none_has_yet)
     world_done(&w);
 }
 
+/* Who shares a claim learns of its devices as they are in the end, also when these were chosen anew
+ * for the sake of a third member. In which order the search tries members that are not alike is
+ * left to chance, hence several rounds. */
+BH_TEST(members_share_devices_that_were_chosen_anew)
+{
+    for (int i = 0; i < 6; i++) {
+        struct world w;
+
+        world_init(&w);
+        world_node(&w, "oak", "4", "");
+        world_class(&w);
+        BH_EQ(world_create(
+                  &w, &bh_resource_v1_resource_slice_kind, "",
+                  "{\"metadata\":{\"name\":\"s\"},\"spec\":{\"driver\":\"gpu.bulkhead.dev\","
+                  "\"pool\":{\"name\":\"oak\",\"generation\":1,\"resourceSliceCount\":1},"
+                  "\"nodeName\":\"oak\",\"devices\":[{\"name\":\"gpu-0\",\"attributes\":{\"nice\":"
+                  "{\"bool\":true}}},{\"name\":\"gpu-1\",\"attributes\":{\"nice\":{\"bool\":false}}"
+                  "}]}}"),
+              201);
+        world_claim(&w, "any");
+        BH_EQ(
+            world_create(
+                &w, &bh_resource_v1_resource_claim_kind, "default",
+                "{\"metadata\":{\"name\":\"nice\"},\"spec\":{\"devices\":{\"requests\":[{"
+                "\"name\":\"gpu\",\"exactly\":{\"deviceClassName\":\"gpu\",\"selectors\":[{"
+                "\"cel\":{\"expression\":\"device.attributes['gpu.bulkhead.dev'].nice\"}}]}}]}}}"),
+            201);
+        member(&w, "p0", "g", bh_str_fmt(w.a, "%dm", 100 + i).p, claim_of(&w, "any").p);
+        /* Others decide where it can be, so it is searched for last. */
+        member(&w, "p1", "g", "100m",
+               bh_str_fmt(w.a,
+                          "\"topologySpreadConstraints\":[{\"maxSkew\":9,\"topologyKey\":"
+                          "\"kubernetes.io/hostname\",\"whenUnsatisfiable\":\"DoNotSchedule\"}],%s",
+                          claim_of(&w, "any").p)
+                   .p);
+        member(&w, "p2", "g", "100m", claim_of(&w, "nice").p);
+        group(&w, "g", 3);
+        world_start(&w);
+        world_run(&w, 20000);
+        BH_EQ(bound(&w, "p", 3), 3);
+        BH_EQ(w.sched->stats.attempts, 3); /* all at once */
+        BH_STREQ(world_device(&w, "any"), "gpu-1");
+        BH_STREQ(world_device(&w, "nice"), "gpu-0");
+        world_done(&w);
+    }
+}
+
 static bool evicted(struct world *w, const char *pod)
 {
     const struct bh_core_v1_pod *p = world_get(w, &bh_core_v1_pod_kind, "default", pod);

@@ -6,6 +6,7 @@
  * it is off, nothing here is ever run. Beyond upstream, a claim that was allocated before counts,
  * too, and devices are told apart by their driver as well.
  */
+#include "api/engine.h"
 #include "scheduler/sched_int.h"
 
 static bool named(const struct spod *pod, struct bh_str claim)
@@ -194,4 +195,13 @@ enum verdict sched_native_filter(struct cycle *c, const struct snode *n, struct 
         r = fits(c, n, &whole[i], r);
     k->native = v;
     return r;
+}
+
+const struct bh_core_v1_pod_status *
+sched_native_status(const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v,
+                    struct bh_arena *a)
+{
+    struct bh_core_v1_pod_status st = {.node_allocatable_resource_claim_statuses = *v};
+
+    return bh_msg_dup(&bh_core_v1_pod_status_type, &st, a);
 }

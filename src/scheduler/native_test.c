@@ -1,6 +1,7 @@
 /* Devices that stand for cpu and memory of their node. */
 #include <string.h>
 
+#include "api/gen/scheduling_v1alpha2.h"
 #include "scheduler/sched_int.h"
 #include "scheduler/world_test.h"
 
@@ -142,6 +143,42 @@ BH_TEST(shares_of_a_device_stand_for_their_part)
     BH_EQ(world_delete(&w, &bh_core_v1_pod_kind, "default", "p"), 200);
     world_run(&w, 15000);
     BH_STREQ(world_node_of(&w, "q"), "oak");
+    world_done(&w);
+}
+
+/* Of a gang, too: what the devices of one member take is not there for the next. */
+BH_TEST(the_devices_of_a_gang_share_their_node)
+{
+    struct world w;
+
+    begin(&w);
+    world_stop(&w);
+    BH_EQ(world_create(&w, &bh_scheduling_v1alpha2_pod_group_kind, "default",
+                       q(&w, "{'metadata':{'name':'g'},'spec':{'schedulingPolicy':{'gang':{"
+                             "'minCount':2}}}}")),
+          201);
+    claim(&w, "a", "cores", ",'capacity':{'requests':{'cores':'8'}}");
+    claim(&w, "b", "cores", ",'capacity':{'requests':{'cores':'8'}}");
+    pod(&w, "p", "a", "1", USES, ",'schedulingGroup':{'podGroupName':'g'}");
+    pod(&w, "q", "b", "1", USES, ",'schedulingGroup':{'podGroupName':'g'}");
+    world_start(&w);
+    world_run(&w, 5000);
+    /* Twice one cpu and four of a device are two more than there are. */
+    BH_STREQ(world_node_of(&w, "p"), "");
+    BH_STREQ(world_node_of(&w, "q"), "");
+    world_node(&w, "elm", "8", "");
+    BH_EQ(world_create(
+              &w, &bh_resource_v1_resource_slice_kind, "",
+              q(&w, "{'metadata':{'name':'t'},'spec':{'driver':'cpu.example.com','pool':{'name':"
+                    "'elm','generation':1,'resourceSliceCount':1},'nodeName':'elm','devices':["
+                    "{'name':'cores','attributes':{'kind':{'string':'cores'}},"
+                    "'allowMultipleAllocations':true,'capacity':{'cores':{'value':'16'}},"
+                    "'nodeAllocatableResourceMappings':{'cpu':{'capacityKey':'cores',"
+                    "'allocationMultiplier':'500m'}}}]}}")),
+          201);
+    world_run(&w, 30000);
+    BH_CHECK(world_node_of(&w, "p").n > 0 && world_node_of(&w, "q").n > 0);
+    BH_CHECK(!bh_str_eq(bh_str_dup(w.a, world_node_of(&w, "p")), world_node_of(&w, "q")));
     world_done(&w);
 }
 

@@ -615,6 +615,10 @@ void sched_holds_look(struct cycle *c, const struct snode *n);
 enum verdict sched_native_shared(struct cycle *c, const struct snode *n);
 /* Whether the node has room for what the devices of the candidate take; fills in k->native. */
 enum verdict sched_native_filter(struct cycle *c, const struct snode *n, struct candidate *k);
+/* A pod's status that tells this, and nothing else; a copy. */
+const struct bh_core_v1_pod_status *
+sched_native_status(const struct bh_core_v1_node_allocatable_resource_claim_status_vec *v,
+                    struct bh_arena *a);
 
 /* ---- give_back.c: allocations and reservations that the scheduler takes back ---- */
 void sched_give_back(struct bh_scheduler *s, struct bh_obj *claim);
