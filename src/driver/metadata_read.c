@@ -33,6 +33,25 @@ static bool is_known(const struct bh_jv *v)
            bh_str_eqc(bh_jv_get_str(v, "apiVersion"), GROUP VERSION);
 }
 
+static bool is_list(const struct bh_jv *v, bool or_none)
+{
+    return v && v->kind != BH_JSON_NULL ? v->kind == BH_JSON_ARR : or_none;
+}
+
+/* What is walked here are lists, or absent; the rest is passed on as it stands. */
+static bool is_sound(const struct bh_jv *v)
+{
+    const struct bh_jv *requests = bh_jv_getc(v, "requests");
+
+    if (!is_list(requests, false))
+        return is_list(requests, true);
+    for (size_t i = 0; i < requests->n_items; i++)
+        if (requests->items[i].kind != BH_JSON_OBJ ||
+            !is_list(bh_jv_getc(&requests->items[i], "devices"), true))
+            return false;
+    return true;
+}
+
 int bh_metadata_parse(struct bh_arena *a, struct bh_str text, struct bh_jv *ret, struct bh_err *err)
 {
     BH_AUTO_BUF seen = {.max = 1024};
@@ -51,6 +70,9 @@ int bh_metadata_parse(struct bh_arena *a, struct bh_str text, struct bh_jv *ret,
             r = bh_jv_parse(a, raw, NULL, ret, err);
         if (r < 0)
             return bh_err_set(err, BH_E_INVALID, "device metadata cannot be read: %s", err->msg);
+        if (is_known(ret) && !is_sound(ret))
+            return bh_err_set(err, BH_E_INVALID,
+                              "device metadata cannot be read: requests and devices must be lists");
         if (is_known(ret))
             return 0;
         bh_buf_addf(&seen, "%s%.*s", seen.n ? ", " : "", BH_SF(bh_jv_get_str(ret, "apiVersion")));
@@ -68,22 +90,28 @@ static struct bh_jv *request_of(struct bh_jv *requests, struct bh_str name)
     return NULL;
 }
 
+static struct bh_jv *list_of(struct bh_arena *a, struct bh_jv *o, const char *key)
+{
+    struct bh_jv *v = bh_jv_getc(o, key);
+
+    return is_list(v, false) ? v : bh_jv_setc(a, o, key, BH_JV_ARR);
+}
+
 static void merge(struct bh_arena *a, struct bh_jv *all, const struct bh_jv *one)
 {
-    struct bh_jv *requests = bh_jv_getc(all, "requests");
     const struct bh_jv *more = bh_jv_getc(one, "requests");
 
     if (!bh_jv_getc(all, "podClaimName") && bh_jv_getc(one, "podClaimName"))
         (void)bh_jv_setc(a, all, "podClaimName", *bh_jv_getc(one, "podClaimName"));
-    for (size_t i = 0; requests && more && i < more->n_items; i++) {
+    for (size_t i = 0; is_list(more, false) && i < more->n_items; i++) {
+        struct bh_jv *requests = list_of(a, all, "requests");
         struct bh_jv *mine = request_of(requests, bh_jv_get_str(&more->items[i], "name"));
-        struct bh_jv *devices = mine ? bh_jv_getc(mine, "devices") : NULL;
         const struct bh_jv *theirs = bh_jv_getc(&more->items[i], "devices");
 
-        if (!devices)
+        if (!mine)
             (void)bh_jv_append(a, requests, more->items[i]);
-        for (size_t k = 0; devices && theirs && k < theirs->n_items; k++)
-            (void)bh_jv_append(a, devices, theirs->items[k]);
+        for (size_t k = 0; mine && is_list(theirs, false) && k < theirs->n_items; k++)
+            (void)bh_jv_append(a, list_of(a, mine, "devices"), theirs->items[k]);
     }
 }
 

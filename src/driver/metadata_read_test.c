@@ -59,6 +59,41 @@ BH_TEST(metadata_of_two_drivers_comes_together)
     BH_EQ(bh_fs_remove_tree(dir, NULL), 0);
 }
 
+#define OF_B "[{\"name\":\"r\",\"devices\":[{\"driver\":\"b\",\"pool\":\"p\",\"name\":\"d\"}]}]"
+#define BARE(rest)                                                                                 \
+    "{\"apiVersion\":\"metadata.resource.k8s.io/v1alpha1\",\"kind\":\"DeviceMetadata\"" rest "}"
+
+/* Lists that are missing in one driver's file are those of the other; what is no list is refused.
+ */
+BH_TEST(metadata_lists_that_are_missing_or_none)
+{
+    static const struct {
+        const char *first, *want; /* requests, NULL: refused */
+    } cases[] = {
+        {BARE(""), OF_B},
+        {BARE(",\"requests\":null"), OF_B},
+        {BARE(",\"requests\":[{\"name\":\"r\"}]"), OF_B},
+        {BARE(",\"requests\":\"several\""), NULL},
+        {BARE(",\"requests\":[\"r\"]"), NULL},
+        {BARE(",\"requests\":[{\"name\":\"r\",\"devices\":{\"a\":1}}]"), NULL},
+    };
+
+    for (size_t i = 0; i < BH_COUNT(cases); i++) {
+        BH_AUTO_ARENA a = bh_arena_new(0);
+        char dir[] = "/tmp/bh-metadata-XXXXXX";
+        struct bh_err err = {0};
+        struct bh_jv v;
+
+        bh_assert(mkdtemp(dir));
+        put(dir, "a.example.com-metadata.json", cases[i].first);
+        put(dir, "b.example.com-metadata.json", FILE_OF("", "r", "b"));
+        BH_EQ(bh_metadata_read(a, dir, &v, &err), cases[i].want ? 0 : -BH_E_INVALID);
+        if (cases[i].want)
+            BH_STREQ(bh_s(text_of(a, bh_jv_getc(&v, "requests"))), cases[i].want);
+        BH_EQ(bh_fs_remove_tree(dir, NULL), 0);
+    }
+}
+
 /* M3: a version that is not known comes first; and what is no JSON. */
 BH_TEST(metadata_of_unknown_versions_is_skipped)
 {
