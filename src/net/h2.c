@@ -437,11 +437,15 @@ uint64_t bh_h2_sent(const struct bh_h2_stream *s)
 {
     return s->sent;
 }
+bool bh_h2_accepts(const struct bh_h2 *h)
+{
+    return !h->goaway && !h->fatal && nghttp2_session_check_request_allowed(h->s);
+}
 size_t bh_h2_room(const struct bh_h2 *h)
 {
     size_t max = nghttp2_session_get_remote_settings(h->s, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
 
-    if (h->goaway || h->fatal || !nghttp2_session_check_request_allowed(h->s))
+    if (!bh_h2_accepts(h))
         return 0;
     max = max < BH_STREAMS_MAX ? max : BH_STREAMS_MAX;
     return h->streams_n < max ? max - h->streams_n : 0;

@@ -90,6 +90,8 @@ void bh_h2_consume(struct bh_h2_stream *s,
                    size_t n); /* gives n received bytes of window back to the peer */
 size_t bh_h2_unsent(const struct bh_h2_stream *s);
 uint64_t bh_h2_sent(const struct bh_h2_stream *s); /* body bytes taken so far: shows progress */
+/* Client: streams may be opened, now or when others have ended. */
+bool bh_h2_accepts(const struct bh_h2 *h);
 /* Client: how many streams more the peer lets us open now. */
 size_t bh_h2_room(const struct bh_h2 *h);
 void *bh_h2_user(const struct bh_h2_stream *s);

@@ -342,6 +342,19 @@ static void waiting_lost(struct bh_http_client *c, const struct bh_err *why)
     }
 }
 
+/* Whether a connection stands that takes calls, now or when it has room. */
+static bool is_served(const struct bh_http_client *c)
+{
+    bh_list_for(it, &c->h2conns)
+    {
+        const struct h2conn *k = bh_container(it, struct h2conn, link);
+
+        if (k->h2 && bh_h2_accepts(k->h2))
+            return true;
+    }
+    return false;
+}
+
 /* No call concerns the connection any more: those it has are ended, or asked on another. */
 static void conn_over(struct h2conn *k, const struct bh_err *why)
 {
@@ -352,6 +365,8 @@ static void conn_over(struct h2conn *k, const struct bh_err *why)
     conn_forget(k);
     if (k->h2)
         calls_lost(c, k, why);
+    else if (is_served(c))
+        return; /* those who wait begin, or try another, when a stream ends */
     else
         waiting_lost(c, why);
     bh_http_client_start_waiting(c);

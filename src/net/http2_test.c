@@ -535,6 +535,45 @@ BH_TEST(http2_sudden_ends)
     fix_stop(&f);
 }
 
+/* Calls that wait for a place are not lost with a further connection that does not come about:
+ * those that stand serve them. */
+BH_TEST(http2_failed_connection_beside_a_full_one)
+{
+    struct got *held = bh_calloc(BH_HTTP_STREAMS_MAX, sizeof(*held));
+    struct got g = {0};
+    struct bh_http_exchange *x;
+    struct fix f, other;
+    int left = BH_HTTP_STREAMS_MAX;
+
+    fix_start(&f, (struct bh_http_server_opts){0}, both);
+    fix_start(&other, (struct bh_http_server_opts){0}, both);
+    call_and_wait(&f, &g, "GET", "/", (struct bh_str){0}); /* the connection stands */
+    for (int i = 0; i < BH_HTTP_STREAMS_MAX; i++) {
+        held[i].left = &left;
+        call(&f, &held[i], "GET", "/hold", (struct bh_str){0});
+    }
+    for (int i = 0; i < 1000 && f.held_n < BH_HTTP_STREAMS_MAX; i++)
+        a_while(&f, 2);
+    BH_EQ(f.held_n, BH_HTTP_STREAMS_MAX);
+    bh_http_server_set_tls(f.s, other.stls); /* who comes now does not trust it */
+    bh_buf_done(&g.body);
+    g = (struct got){0};
+    call(&f, &g, "POST", "/", (struct bh_str){0});
+    a_while(&f, 200);
+    BH_EQ(g.done, 0);
+    x = f.held[--f.held_n];
+    bh_http_respond(x, 200, NULL, 0, NULL, 0);
+    for (int i = 0; i < 1000 && !g.done; i++)
+        a_while(&f, 2);
+    BH_EQ(g.status, 200);
+    fix_stop(&f);
+    fix_stop(&other);
+    bh_buf_done(&g.body);
+    for (int i = 0; i < BH_HTTP_STREAMS_MAX; i++)
+        bh_buf_done(&held[i].body);
+    bh_free(held);
+}
+
 BH_TEST(http2_timeout_costs_the_stream_only)
 {
     struct got late = {0}, g = {0};
