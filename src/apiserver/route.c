@@ -329,6 +329,7 @@ void bh_rq_finish(struct bh_rq *rq)
     s->rq = NULL;
     s->next = rq->srv->slot_free;
     rq->srv->slot_free = at + 1;
+    (void)bh_obj_unref(rq->shown);
     if (rq->a != rq->life)
         (void)bh_arena_free(rq->a);
     (void)bh_arena_free(rq->life);

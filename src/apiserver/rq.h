@@ -63,6 +63,7 @@ struct bh_rq {
     struct bh_arena *life; /* of the request itself, and of what its answer needs */
     struct bh_arena *a;    /* of all else */
     bool accepted;         /* nothing is left to be done but the usual answer of a write */
+    struct bh_obj *shown;  /* or NULL: a reference to what will be answered, if it is not stored */
     uint64_t id;
     struct bh_api_sink sink;
     bool canceled; /* nobody listens any more */

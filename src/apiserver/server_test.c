@@ -303,6 +303,21 @@ BH_TEST(server_pages_are_consistent)
     ts_stop(&t);
 }
 
+/* A server that goes while a write waits: what its answer would have shown goes with it. */
+BH_TEST(server_goes_while_the_last_finalizer_is_taken_away)
+{
+    struct ts t;
+
+    ts_start(&t, 1);
+    BH_EQ(ts_call(&t, "POST", CMS, "{\"metadata\":{\"name\":\"f\",\"finalizers\":[\"test/x\"]}}"),
+          201);
+    BH_EQ(ts_call(&t, "DELETE", CMS "/f", NULL), 200);
+    t.answers = 0;
+    ts_post(&t, "PUT", CMS "/f", "{\"metadata\":{\"name\":\"f\"}}");
+    BH_EQ(t.answers, 0);
+    ts_stop(&t);
+}
+
 BH_TEST(server_deletes_in_two_steps_where_finalizers_hold)
 {
     struct ts t;

@@ -485,29 +485,12 @@ static int answer_unchanged(struct bh_rq *rq, const struct bh_update *u)
 
 /* An update that takes the last finalizer away deletes: the answer shows the update, the event the
  * last stored state. */
-struct emptied {
-    struct bh_rq *rq;
-    struct bh_obj *shown;
-};
-
 static void emptied(void *arg, struct bh_obj *obj, const struct bh_err *err)
 {
-    struct emptied *e = arg;
-    struct bh_rq *rq = e->rq;
-    struct bh_obj *shown = e->shown;
+    struct bh_rq *rq = arg;
 
     (void)obj;
-    answer_committed(rq, 200, shown, err);
-    (void)bh_obj_unref(shown);
-}
-
-static struct emptied *emptied_new(struct bh_rq *rq, const struct bh_kind *hub, const void *h)
-{
-    struct emptied *e = bh_new(rq->a, struct emptied);
-
-    e->rq = rq;
-    e->shown = bh_write_dry(rq, hub, h);
-    return e;
+    answer_committed(rq, 200, rq->shown, err);
 }
 
 /* enc: where to encode. */
@@ -527,8 +510,10 @@ static int update_prepared(struct bh_rq *rq, const struct bh_update *u, void *h,
             bh_rq_answer_obj(rq, 200, shown);
             return 0;
         }
-        return bh_write_submit_then(rq, BH_STORE_DELETE, rq->res, old, emptied,
-                                    emptied_new(rq, hub, h));
+        rq->shown = bh_write_dry(rq, hub, h);
+        if (!rq->shown)
+            return -BH_E_INTERNAL;
+        return bh_write_submit_then(rq, BH_STORE_DELETE, rq->res, old, emptied, rq);
     }
     if (rq->dry_run) {
         BH_AUTO_OBJ *dry = NULL;
