@@ -133,6 +133,7 @@ static void bind_free(struct sbind *b)
         (void)bh_obj_unref(k->found);
     }
     (void)bh_obj_unref(b->pod_obj);
+    (void)bh_arena_free(b->again);
     (void)bh_arena_free(a);
 }
 

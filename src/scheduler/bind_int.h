@@ -65,7 +65,9 @@ struct sbind {
     struct bh_str dead_text; /* none: the group's */
     struct bh_scheduler *s;
     struct bh_arena *arena;
-    struct spod *pod; /* NULL: it is gone meanwhile */
+    struct bh_arena *out;   /* of the requests that are being made */
+    struct bh_arena *again; /* of those that are repeated; NULL: none were */
+    struct spod *pod;       /* NULL: it is gone meanwhile */
     struct bh_obj *pod_obj;
     struct bh_str node;
     struct bh_recorder *recorder;

@@ -2,6 +2,7 @@
  * whole, whether the writes go out in one go or one after the other. */
 #include "api/engine.h"
 #include "client/client_int.h"
+#include "scheduler/bind_int.h"
 #include "scheduler/world_test.h"
 
 #define CLAIM &bh_resource_v1_resource_claim_kind
@@ -673,4 +674,68 @@ BH_TEST(many_share_a_claim_whose_commit_fails)
     check_sharers(&w, "");
     check_free(&w, 1);
     close_world(&w, &t);
+}
+
+/* A server that is away for an hour: what is repeated until then is repeated in the same memory,
+ * and ever less often. */
+BH_TEST(an_outage_costs_neither_memory_nor_calls)
+{
+    struct flaky f;
+    struct world w;
+    struct sbind *b;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_class(&w);
+    world_gpus(&w, "oak", 1, "");
+    world_start_flaky(&w, &f);
+    world_claim(&w, "a");
+    world_run(&w, 200);
+    f.calls = FLAKY_REFUSE;
+    world_claim_pod(&w, "p", "a");
+    world_run(&w, 60000);
+    BH_EQ(w.sched->binds_n, 1);
+    b = bh_container(w.sched->binds.next, struct sbind, link);
+    f.calls_n = 0;
+    world_run(&w, 3600000);
+    BH_CHECK(f.calls_n > 100 && f.calls_n < 1500);
+    BH_CHECK(bh_arena_used(b->arena) + (b->again ? bh_arena_used(b->again) : 0) < 64u << 10);
+    f.calls = FLAKY_PASS;
+    world_run(&w, 10000);
+    BH_STREQ(world_node_of(&w, "p"), "oak");
+    world_done(&w);
+}
+
+BH_TEST(what_is_given_back_waits_longer_and_longer_for_the_server)
+{
+    struct flaky f;
+    struct world w;
+
+    world_init(&w);
+    world_node(&w, "oak", "4", "");
+    world_node(&w, "elm", "4", "");
+    world_class(&w);
+    world_gpus(&w, "oak", 1, "");
+    world_start_flaky(&w, &f);
+    world_claim(&w, "a");
+    world_claim_pod(&w, "p", "a");
+    world_run(&w, 1000);
+    BH_STREQ(world_node_of(&w, "p"), "oak");
+    BH_EQ(world_delete(&w, POD, "default", "p"), 200);
+    BH_EQ(world_patch(&w, CLAIM, "default", "a", "status", "{\"status\":{\"reservedFor\":null}}"),
+          200);
+    world_run(&w, 1000);
+    f.calls = FLAKY_REFUSE;
+    world_pod(&w, "q", "100m",
+              "\"nodeSelector\":{\"kubernetes.io/hostname\":\"elm\"},\"resourceClaims\":[{\"name\":"
+              "\"d\",\"resourceClaimName\":\"a\"}]");
+    world_run(&w, 10000);
+    f.calls_n = 0;
+    world_run(&w, 600000);
+    BH_CHECK(f.calls_n >= 100 && f.calls_n < 300);
+    BH_STREQ(world_device(&w, "a"), "gpu-0");
+    f.calls = FLAKY_PASS;
+    world_run(&w, 10000);
+    BH_STREQ(world_device(&w, "a"), "");
+    world_done(&w);
 }

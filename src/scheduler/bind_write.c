@@ -79,7 +79,7 @@ static void add_status(const struct sbind *b, const struct bind_claim *k,
                        struct bh_resource_v1_resource_claim_status *st)
 {
     struct bh_resource_v1_resource_claim_consumer_reference_vec r = {
-        bh_new_n(b->arena, struct bh_resource_v1_resource_claim_consumer_reference,
+        bh_new_n(b->out, struct bh_resource_v1_resource_claim_consumer_reference,
                  st->reserved_for.n + 1),
         st->reserved_for.n};
 
@@ -90,7 +90,7 @@ static void add_status(const struct sbind *b, const struct bind_claim *k,
     st->reserved_for = r;
     if (k->alloc) {
         struct bh_resource_v1_allocation_result *al =
-            bh_arena_memdup(b->arena, k->alloc, sizeof(*k->alloc));
+            bh_arena_memdup(b->out, k->alloc, sizeof(*k->alloc));
 
         al->allocation_timestamp = (struct bh_time){bh_loop_wall_ns(b->s->loop) / 1000000000, 0};
         st->allocation = al;
@@ -101,11 +101,11 @@ static void create_request(const struct sbind *b, const struct bind_claim *k,
                            struct bh_client_req *req)
 {
     struct bh_resource_v1_resource_claim *c =
-        bh_arena_memdup(b->arena, &k->create->claim, sizeof(struct bh_resource_v1_resource_claim));
+        bh_arena_memdup(b->out, &k->create->claim, sizeof(struct bh_resource_v1_resource_claim));
 
     c->metadata.name = k->name;
     c->metadata.uid = (struct bh_str){NULL, 0};
-    add_finalizer(b->arena, &c->metadata);
+    add_finalizer(b->out, &c->metadata);
     add_status(b, k, &c->status);
     *req = (struct bh_client_req){.verb = BH_VERB_CREATE,
                                   .kind = claim_kind,
@@ -139,7 +139,7 @@ static void join_request(const struct sbind *b, const struct bind_claim *k,
                                   .name = k->name,
                                   .subresource = BH_S("status"),
                                   .patch = BH_PATCH_JSON,
-                                  .body = bh_str_dup(b->arena, bh_buf_str(&out))};
+                                  .body = bh_str_dup(b->out, bh_buf_str(&out))};
 }
 
 static void claim_request(const struct sbind *b, struct bind_part *p, struct bh_client_req *req)
@@ -156,9 +156,9 @@ static void claim_request(const struct sbind *b, struct bind_part *p, struct bh_
         join_request(b, k, req);
         return;
     }
-    c = bh_arena_memdup(b->arena, claim_of(k), sizeof(*c));
+    c = bh_arena_memdup(b->out, claim_of(k), sizeof(*c));
     if (finalizer)
-        add_finalizer(b->arena, &c->metadata);
+        add_finalizer(b->out, &c->metadata);
     if (p->status)
         add_status(b, k, &c->status);
     *req = (struct bh_client_req){.verb = BH_VERB_UPDATE,
@@ -215,7 +215,7 @@ static void pod_status_request(const struct sbind *b, struct bh_client_req *req)
                                   .name = b->pod_obj->name,
                                   .subresource = BH_S("status"),
                                   .patch = BH_PATCH_MERGE,
-                                  .body = bh_str_dup(b->arena, bh_buf_str(&out))};
+                                  .body = bh_str_dup(b->out, bh_buf_str(&out))};
 }
 
 void bind_untell(const struct sbind *b)
@@ -231,13 +231,13 @@ void bind_untell(const struct sbind *b)
 
 static void binding_request(const struct sbind *b, struct bh_client_req *req)
 {
-    struct bh_core_v1_binding *msg = bh_new(b->arena, struct bh_core_v1_binding);
+    struct bh_core_v1_binding *msg = bh_new(b->out, struct bh_core_v1_binding);
 
     msg->metadata.name = b->pod_obj->name;
     msg->metadata.namespace = b->pod_obj->ns;
     msg->metadata.uid = b->pod_obj->uid;
     if (b->named_rv)
-        msg->metadata.resource_version = bh_str_fmt(b->arena, "%" PRIu64, b->named_rv);
+        msg->metadata.resource_version = bh_str_fmt(b->out, "%" PRIu64, b->named_rv);
     msg->target.kind = BH_S("Node");
     msg->target.name = b->node;
     *req = (struct bh_client_req){.verb = BH_VERB_CREATE,
@@ -256,9 +256,26 @@ static void add_part(struct sbind *b, enum bind_part_kind kind, struct bind_clai
     b->parts[b->parts_n++] = (struct bind_part){.kind = kind, .claim = k};
 }
 
+/* The client copies what it is given: what is sent again takes the memory of the time before. */
+static void requests_begin(struct sbind *b)
+{
+    if (!b->out) {
+        b->out = b->arena;
+        return;
+    }
+    if (b->again)
+        bh_arena_reset(b->again);
+    else
+        b->again = bh_arena_new(0);
+    b->out = b->again;
+}
+
 static void send_parts(struct sbind *b)
 {
-    struct bh_client_req *reqs = bh_new_n(b->arena, struct bh_client_req, b->parts_n);
+    struct bh_client_req *reqs;
+
+    requests_begin(b);
+    reqs = bh_new_n(b->out, struct bh_client_req, b->parts_n);
 
     for (size_t i = 0; i < b->parts_n; i++) {
         struct bind_part *p = &b->parts[i];
@@ -466,6 +483,9 @@ void bind_go(struct sbind *b)
 {
     bool all = false;
 
+    /* What is begun here shall not be begun once more: a claim's event may come between the end of
+     * another bind and the time that it set for those that shared with it. */
+    bh_timer_stop(&b->retry);
     b->parts_n = 0;
     if (!add_claims(b, &all))
         return;

@@ -12,7 +12,8 @@
 #include "base/buf.h"
 #include "scheduler/sched_int.h"
 
-#define AGAIN_MS 500
+#define AGAIN_FIRST_MS 500
+#define AGAIN_MAX_MS   5000
 
 struct giving {
     struct bh_link link; /* in s->giving */
@@ -23,6 +24,7 @@ struct giving {
     bool unsure;        /* a write for this version may still land */
     uint64_t landed;    /* first version known to be without the reservation; 0: none yet */
     struct bh_timer again;
+    int64_t wait_ms; /* before the last time */
     uint64_t call;
 };
 
@@ -37,6 +39,14 @@ static void giving_end(struct giving *g)
     (void)bh_obj_unref(g->obj);
     (void)bh_obj_unref(g->pod);
     bh_free(g);
+}
+
+static void again_later(struct bh_timer *again, int64_t *wait_ms)
+{
+    *wait_ms = *wait_ms ? 2 * *wait_ms : AGAIN_FIRST_MS;
+    if (*wait_ms > AGAIN_MAX_MS)
+        *wait_ms = AGAIN_MAX_MS;
+    bh_timer_start(again, *wait_ms);
 }
 
 static bool unknown(const struct bh_client_res *res)
@@ -64,7 +74,7 @@ static void answer(void *arg, const struct bh_client_res *res)
 
     g->call = 0;
     if (unknown(res)) {
-        bh_timer_start(&g->again, AGAIN_MS);
+        again_later(&g->again, &g->wait_ms);
         return;
     }
     if (res->err.code == BH_OK)
@@ -153,11 +163,12 @@ static void release_read(struct giving *g, const struct bh_client_res *res)
         return;
     }
     if (res->obj->rv <= old->rv) { /* what is in our way is not there to be read yet */
-        bh_timer_start(&g->again, AGAIN_MS);
+        again_later(&g->again, &g->wait_ms);
         return;
     }
     g->obj = bh_obj_ref(res->obj);
     (void)bh_obj_unref(old);
+    g->wait_ms = 0;
     g->read = false;
     g->unsure = false; /* nothing that was made for the old version can land */
     if (stands(g))
@@ -177,12 +188,12 @@ static void release_answer(void *arg, const struct bh_client_res *res)
         release_send(g);
     } else if (lost) {
         g->unsure |= !g->read;
-        bh_timer_start(&g->again, AGAIN_MS);
+        again_later(&g->again, &g->wait_ms);
     } else if (res->status == 404) {
         release_over(g);
     } else if (res->err.code != BH_OK || !res->obj) {
         if (g->read || g->unsure)
-            bh_timer_start(&g->again, AGAIN_MS);
+            again_later(&g->again, &g->wait_ms);
         else
             release_over(g); /* refused: the reservation stands */
     } else if (g->read) {
@@ -245,9 +256,9 @@ struct removal {
     struct bh_link link; /* in s->removing */
     struct bh_scheduler *s;
     struct bh_obj *obj; /* the version that the write is made for */
-    struct bh_arena *arena;
-    bool read; /* another wrote: which version is there now is to be read */
+    bool read;          /* another wrote: which version is there now is to be read */
     struct bh_timer again;
+    int64_t wait_ms; /* before the last time */
     uint64_t call;
 };
 
@@ -258,7 +269,7 @@ static void removal_end(struct removal *r)
     bh_timer_stop(&r->again);
     bh_list_del(&r->link);
     (void)bh_obj_unref(r->obj);
-    (void)bh_arena_free(r->arena);
+    bh_free(r);
 }
 
 static void removal_send(void *arg);
@@ -271,7 +282,7 @@ static void removal_read(void *arg, const struct bh_client_res *res)
     r->call = 0;
     if (unknown(res) ||
         (res->obj && bh_str_eq(res->obj->uid, old->uid) && res->obj->rv <= old->rv)) {
-        bh_timer_start(&r->again, AGAIN_MS);
+        again_later(&r->again, &r->wait_ms);
         return;
     }
     if (!res->obj || !bh_str_eq(res->obj->uid, old->uid)) {
@@ -280,6 +291,7 @@ static void removal_read(void *arg, const struct bh_client_res *res)
     }
     r->obj = bh_obj_ref(res->obj);
     (void)bh_obj_unref(old);
+    r->wait_ms = 0;
     r->read = false;
     removal_send(r);
 }
@@ -292,7 +304,7 @@ static void removal_answer(void *arg, const struct bh_client_res *res, size_t n)
 
     r->call = 0;
     if (unknown(last)) {
-        bh_timer_start(&r->again, AGAIN_MS);
+        again_later(&r->again, &r->wait_ms);
     } else if (last->status == 409) { /* another version, or another claim of this name */
         r->read = true;
         removal_send(r);
@@ -306,7 +318,7 @@ static void removal_send(void *arg)
     struct removal *r = arg;
     struct bh_resource_v1_resource_claim c =
         *(const struct bh_resource_v1_resource_claim *)bh_obj_struct(r->obj);
-    struct bh_str_vec f = {bh_new_n(r->arena, struct bh_str, c.metadata.finalizers.n + 1), 0};
+    struct bh_str_vec f = {NULL, 0};
     const struct bh_kind *k = &bh_resource_v1_resource_claim_kind;
     struct bh_client_req reqs[2] = {
         {.verb = BH_VERB_UPDATE, .kind = k, .ns = r->obj->ns, .name = r->obj->name, .msg_kind = k},
@@ -320,13 +332,16 @@ static void removal_send(void *arg)
         r->call = bh_client_call(r->s->client, &get, removal_read, r);
         return;
     }
+    BH_AUTO_ARENA a = bh_arena_new(0);
+
+    f.p = bh_new_n(a, struct bh_str, c.metadata.finalizers.n + 1);
     for (size_t i = 0; i < c.metadata.finalizers.n; i++)
         if (!bh_str_eqc(c.metadata.finalizers.p[i], FINALIZER))
             f.p[f.n++] = c.metadata.finalizers.p[i];
     first = f.n == c.metadata.finalizers.n;
     c.metadata.finalizers = f;
     reqs[0].msg = &c;
-    reqs[1].body = bh_str_fmt(r->arena,
+    reqs[1].body = bh_str_fmt(a,
                               "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\","
                               "\"preconditions\":{\"uid\":\"%.*s\"}}",
                               BH_SF(r->obj->uid));
@@ -335,7 +350,6 @@ static void removal_send(void *arg)
 
 void sched_claim_remove(struct bh_scheduler *s, struct bh_obj *claim)
 {
-    struct bh_arena *a;
     struct removal *r;
 
     bh_list_for(it, &s->removing)
@@ -343,10 +357,8 @@ void sched_claim_remove(struct bh_scheduler *s, struct bh_obj *claim)
         if (bh_str_eq(bh_container(it, struct removal, link)->obj->uid, claim->uid))
             return;
     }
-    a = bh_arena_new(0);
-    r = bh_new(a, struct removal);
+    r = bh_calloc(1, sizeof(*r));
     r->s = s;
-    r->arena = a;
     r->obj = bh_obj_ref(claim);
     bh_timer_init(&r->again, s->loop, removal_send, r);
     bh_list_add_tail(&s->removing, &r->link);

@@ -453,13 +453,13 @@ static void put_pv(struct sched_vbind *b, struct bind_volume *v)
     struct bh_core_v1_persistent_volume pv =
         *(const struct bh_core_v1_persistent_volume *)bh_obj_struct(v->pv);
     const struct bh_core_v1_persistent_volume_claim *pvc = bh_obj_struct(v->pvc);
-    struct bh_core_v1_object_reference *r = bh_new(b->arena, struct bh_core_v1_object_reference);
+    struct bh_core_v1_object_reference r = bh_pvc_reference(pvc);
+    BH_AUTO_ARENA a = bh_arena_new(0);
 
     if (!bh_pv_ref_is(pv.spec.claim_ref, pvc))
         pv.metadata.annotations =
-            with(b->arena, &pv.metadata.annotations, BH_VOL_BY_CONTROLLER, BH_S("yes"));
-    *r = bh_pvc_reference(pvc);
-    pv.spec.claim_ref = r;
+            with(a, &pv.metadata.annotations, BH_VOL_BY_CONTROLLER, BH_S("yes"));
+    pv.spec.claim_ref = &r;
     b->call =
         bh_client_update(b->s->client, &bh_core_v1_persistent_volume_kind, &pv, "", on_answer, b);
 }
@@ -468,9 +468,9 @@ static void put_pvc(struct sched_vbind *b, struct bind_volume *v)
 {
     struct bh_core_v1_persistent_volume_claim pvc =
         *(const struct bh_core_v1_persistent_volume_claim *)bh_obj_struct(v->pvc);
+    BH_AUTO_ARENA a = bh_arena_new(0);
 
-    pvc.metadata.annotations =
-        with(b->arena, &pvc.metadata.annotations, BH_VOL_SELECTED_NODE, b->node);
+    pvc.metadata.annotations = with(a, &pvc.metadata.annotations, BH_VOL_SELECTED_NODE, b->node);
     b->call = bh_client_update(b->s->client, &bh_core_v1_persistent_volume_claim_kind, &pvc, "",
                                on_answer, b);
 }
