@@ -1,4 +1,5 @@
-/* HTTP/2 connections as a pure protocol core: bytes in, bytes out, no I/O and no clock.
+/* HTTP/2 connections as a pure protocol core: bytes in, bytes out, no I/O and no clock. A
+ * connection speaks it from its first byte: nothing changes over from HTTP/1.1.
  *
  * One side, client or server, of one connection. The owner feeds received bytes, takes bytes to
  * send whenever `output` was called, and is told of headers, data and ends of streams. Flow
@@ -66,7 +67,6 @@ bool bh_h2_done(const struct bh_h2 *h);
 void bh_h2_shutdown(struct bh_h2 *h, uint32_t code); /* GOAWAY; streams under way go on */
 void bh_h2_ping(struct bh_h2 *h);
 size_t bh_h2_streams(const struct bh_h2 *h);
-/* Continues a connection that began as HTTP/1.1 is not offered: prior knowledge or ALPN only. */
 
 /* Client: opens a stream with these request headers (pseudo headers first). end: no body follows.
  * NULL when the connection accepts no more streams. */

@@ -252,7 +252,7 @@ static void on_data(void *arg, struct bh_h2_stream *hs, struct bh_str data)
         bh_buf_adds(&call->body, data);
 }
 
-/* The response is there. The stream's place is free first, so that callbacks find it. */
+/* The response is there. The stream's place is free when it is closed, right after this. */
 static void on_end(void *arg, struct bh_h2_stream *hs)
 {
     struct bh_http_call *call = bh_h2_user(hs);

@@ -308,9 +308,10 @@ void bh_http_stream_abort(struct bh_http_exchange *pub)
     struct bh_http_x *x = of(pub);
 
     bh_assert(!x->finished && x->started);
-    if (may_answer(x) && x->over_h2)
+    if (!x->over_h2)
+        x->conn->close_after = true; /* what was written goes out, the last chunk does not */
+    else if (may_answer(x))
         bh_http2_stream_abort(x);
-    x->conn->close_after = true; /* what was written goes out, the last chunk does not */
     bh_http_exchange_done(x);
 }
 

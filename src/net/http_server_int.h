@@ -75,7 +75,7 @@ struct bh_http_x {
     size_t counted; /* of it in the server's bodies_bytes */
     int refs;
     int minor;
-    bool keep_alive, head_only, too_large;
+    bool keep_alive, head_only;
     bool started; /* a streaming head is out */
     bool chunked;
     bool finished;

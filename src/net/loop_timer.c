@@ -85,9 +85,10 @@ void bh_timer_init(struct bh_timer *t, struct bh_loop *l, bh_loop_fn fn, void *a
 void bh_timer_start_ns(struct bh_timer *t, int64_t delay_ns)
 {
     struct bh_loop *l = t->loop;
-    int64_t now = l->real && delay_ns > 0 ? bh_loop_real_late_ns(l) : bh_loop_mono_ns(l);
+    int64_t now;
 
     bh_assert(l != NULL && t->fn != NULL);
+    now = l->real && delay_ns > 0 ? bh_loop_real_late_ns(l) : bh_loop_mono_ns(l);
     if (t->heap_at)
         remove_timer(l, t);
     if (delay_ns < 0)
