@@ -202,7 +202,7 @@ enum bh_dra_scoring {
 
 struct bh_dra_opts {
     enum bh_dra_scoring scoring;
-    uint64_t steps_max; /* 0: BH_DRA_STEPS_DEFAULT */
+    uint64_t steps_max; /* 0: BH_DRA_STEPS_DEFAULT. That others were spent is not remembered. */
     /* Source of share ids: writes 36 characters and a NUL. NULL: derived from claim uid and
      * position (tests). */
     void (*uuid)(void *arg, char out[37]);
@@ -231,6 +231,7 @@ struct bh_dra_result {
         *allocations; /* one per claim, complete but for allocationTimestamp */
     size_t n;
     uint64_t steps; /* search steps taken */
+    uint64_t work;  /* the same with what was looked at, as steps_max counts */
     int64_t prefer; /* section 4.13: sum of 8 - index over the requests with alternatives */
     /* How good the choice is, 0..100: closeness of the devices, little waste, node left whole. For
      * scoring nodes. */

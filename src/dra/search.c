@@ -542,6 +542,7 @@ static enum bh_dra_outcome call_run(struct dra_call *c, struct bh_dra_result *re
               !c->m->f.compat_counter_leak && !c->m->f.compat_list_narrowing;
     out = search_run(&s);
     ret->steps = c->steps;
+    ret->work = c->steps + c->looks / LOOKS_OF_STEP;
     c->m->st.steps += c->steps;
     return finish(c, out, ret);
 }
@@ -584,7 +585,8 @@ enum bh_dra_outcome bh_dra_allocate(struct bh_dra_ask *q, struct bh_str node,
         dra_ledger_release(c.m, c.opts->released, c.opts->released_n, true);
     if (supposed)
         return out;
-    if (out == BH_DRA_NO_SOLUTION || out == BH_DRA_NODE_ERROR || out == BH_DRA_SPENT)
+    if (out == BH_DRA_NO_SOLUTION || out == BH_DRA_NODE_ERROR ||
+        (out == BH_DRA_SPENT && !c.opts->steps_max)) /* with more it may do */
         dra_demand_learn(c.d, c.node);
     else if (out == BH_DRA_OK) {
         dra_demand_succeeded(c.d, c.node, c.opts->scoring, ret);

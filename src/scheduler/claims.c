@@ -5,6 +5,11 @@
 #include "dra/node_selector.h"
 #include "scheduler/sched_int.h"
 
+/* Search steps that one attempt takes on all nodes together; nodes behind that get few each, and
+ * are looked at again in the next attempt, which passes over those that were searched in full. */
+#define ATTEMPT_STEPS (4 * BH_DRA_STEPS_DEFAULT)
+#define FEW_STEPS     2000u
+
 enum claim_name_kind { REF_NONE_YET, REF_NOT_NEEDED, REF_NAME };
 
 /* The name of the claim behind an entry of spec.resourceClaims. */
@@ -355,6 +360,7 @@ struct bh_dra_opts sched_claims_options(struct cycle *c, const struct snode *n)
     sched_holds_look(c, n);
     return (struct bh_dra_opts){.scoring =
                                     c->s->opts.device_scoring_off ? BH_DRA_FIRST_FIT : BH_DRA_PACK,
+                                .steps_max = c->dra_work > ATTEMPT_STEPS ? FEW_STEPS : 0,
                                 .released = c->released,
                                 .released_n = c->released_n,
                                 .held = c->held,
@@ -383,9 +389,14 @@ static enum verdict filter_devices(struct cycle *c, struct snode *n, bool native
     /* Which devices an equal ask would get is asked again if this becomes the node. */
     if (set->ask &&
         (supposed || native || !bh_dra_ask_recall(set->ask, n->name, o.scoring, &ret->dra))) {
+        enum bh_dra_outcome out;
+
         if (!o.released_n && !bh_dra_ask_may_fit(set->ask, n->name))
             return sched_fail(c, PL_DYNAMIC_RESOURCES, no_devices, R_CLAIMS);
-        switch (bh_dra_allocate(set->ask, n->name, &o, c->a, &ret->dra, &err)) {
+        out = bh_dra_allocate(set->ask, n->name, &o, c->a, &ret->dra, &err);
+        c->dra_work += ret->dra.work;
+        c->dra_cut |= out == BH_DRA_SPENT && o.steps_max && !supposed; /* else it stays so */
+        switch (out) {
         case BH_DRA_OK:
             break;
         case BH_DRA_NO_SOLUTION:
@@ -421,6 +432,7 @@ bool sched_claims_settle(struct cycle *c, struct candidate *k)
     if (!k->set || !k->set->ask || k->dra.allocations)
         return true;
     o = sched_claims_options(c, k->node);
+    o.steps_max = 0; /* it is known to have them */
     if (bh_dra_allocate(k->set->ask, k->node->name, &o, c->a, &k->dra, &err) == BH_DRA_OK)
         return true;
     (void)sched_error(c, PL_DYNAMIC_RESOURCES, "devices of node %.*s: %s", BH_SF(k->node->name),

@@ -359,9 +359,9 @@ static void failed(struct cycle *c)
     if (error || !c->s->nodes.n)
         sched_denominate(c->s, c->pod);
     m = sched_failure_text(c);
-    if (error) {
+    if (error || c->dra_cut) { /* not for good: it is tried again without any event */
         sched_requeue(c->s, c->pod, 0, true);
-        sched_say(c->s, c->pod, "SchedulerError", m, true);
+        sched_say(c->s, c->pod, error ? "SchedulerError" : "Unschedulable", m, true);
         return;
     }
     if (!c->rejected_by)

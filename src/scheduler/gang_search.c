@@ -238,7 +238,7 @@ static bool rearrange(struct attempt *t, struct member *m, struct snode *n)
     o = sched_claims_options(&m->c, n);
     o.steps_max = STEPS_MAX;
     ok = bh_dra_allocate(ask, n->name, &o, m->a, &res, &err) == BH_DRA_OK;
-    t->work += WORK_DRA + res.steps;
+    t->work += WORK_DRA + res.work;
     at = 0;
     for (size_t i = 0; ok && i <= m->moved_n; i++) {
         struct candidate *p = &m->moved[i]->place;
@@ -264,7 +264,7 @@ static bool fits(struct attempt *t, struct member *m, struct snode *n)
     if (v == V_OK && m->c.dra_state) {
         t->work += WORK_DRA;
         v = sched_claims_filter(&m->c, n, &m->place);
-        t->work += m->place.dra.steps;
+        t->work += m->place.dra.work;
         /* What the filter did not come to in that case. Devices that stand for something of the
          * node would change what its pods ask: those stay as they are. */
         if (v == V_DEVICES && !bh_dra_any_native(t->s->model) &&

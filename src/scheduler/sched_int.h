@@ -498,6 +498,8 @@ struct cycle {
     struct bh_obj *ext_leftover;   /* claim of an earlier attempt, in the way */
     bool dra_state;                /* the plugin had something to do in this attempt */
     bool *unavailable;             /* per claim: allocated, and refused on some node */
+    uint64_t dra_work;             /* search steps of the allocator until now */
+    bool dra_cut;                  /* they were too many: nodes were not searched in full */
     const struct bh_str *released; /* uids of claims that count as given back (dry runs) */
     size_t released_n;
     /* What is kept for others on the node that was looked at last; the first of them on all. */

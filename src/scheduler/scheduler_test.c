@@ -691,3 +691,57 @@ BH_TEST(observer_tells_what_its_filters_say)
                                                           : "Insufficient memory");
     world_done(&w);
 }
+
+/* Claims that are hard to say no to, on many nodes: the attempt does not take as long as all of
+ * these searches may take. */
+BH_TEST(hard_claims_do_not_stop_the_scheduler)
+{
+    struct bh_dra_stats st;
+    struct world w;
+    uint64_t tried;
+
+    world_init(&w);
+    world_class(&w);
+    for (int i = 0; i < 24; i++) {
+        const char *node = bh_str_fmt(w.a, "n%d", i).p;
+        BH_AUTO_BUF b = {0};
+
+        world_node(&w, node, "4", "");
+        bh_buf_addf(&b,
+                    "{\"metadata\":{\"name\":\"s-%s\"},\"spec\":{\"driver\":\"gpu.bulkhead.dev\","
+                    "\"pool\":{\"name\":\"%s\",\"generation\":1,\"resourceSliceCount\":1},"
+                    "\"nodeName\":\"%s\",\"devices\":[",
+                    node, node, node);
+        for (int k = 0; k < 24; k++)
+            bh_buf_addf(&b, "%s{\"name\":\"d%d\",\"attributes\":{\"x\":{\"int\":%d}}}",
+                        k ? "," : "", k, k);
+        bh_buf_addz(&b, "]}}");
+        BH_EQ(world_create(&w, &bh_resource_v1_resource_slice_kind, "", bh_buf_cstr(&b)), 201);
+    }
+    world_start(&w);
+    BH_EQ(world_create(
+              &w, &bh_resource_v1_resource_claim_kind, "default",
+              "{\"metadata\":{\"name\":\"a\"},\"spec\":{\"devices\":{\"requests\":[{\"name\":"
+              "\"r\",\"exactly\":{\"deviceClassName\":\"gpu\",\"count\":12}},{\"name\":\"s\","
+              "\"exactly\":{\"deviceClassName\":\"gpu\",\"count\":2}}],\"constraints\":[{"
+              "\"requests\":[\"s\"],\"matchAttribute\":\"gpu.bulkhead.dev/x\"}]}}}"),
+          201);
+    world_claim_pod(&w, "p", "a");
+    world_run(&w, 500);
+    BH_CHECK(world_message(&w, "p").n > 0);
+    bh_dra_stats(w.sched->model, &st);
+    BH_CHECK(st.steps < 40000);
+    /* Others are not stopped by it, and devices go on being found. */
+    world_claim(&w, "b");
+    world_claim_pod(&w, "q", "b");
+    world_run(&w, 500);
+    BH_CHECK(world_node_of(&w, "q").n > 0);
+    /* Later attempts search the other nodes, until all were. */
+    world_run(&w, 120000);
+    bh_dra_stats(w.sched->model, &st);
+    BH_CHECK(st.steps > 90000);
+    tried = w.sched->stats.attempts;
+    world_run(&w, 120000);
+    BH_EQ(w.sched->stats.attempts, tried);
+    world_done(&w);
+}
