@@ -43,9 +43,9 @@ static inline const struct bh_field *bh_bare_field(const struct bh_type *t)
     return &t->fields[0];
 }
 
-/* True when one value of the element type is zero. p: at the value (a message: at the struct). */
 /* The Go type of one element of a list or map. */
 struct bh_str bh_go_elem(const struct bh_field *f);
+/* True when one value of the element type is zero. p: at the value (a message: at the struct). */
 bool bh_elem_is_zero(const struct bh_field *f, const void *p);
 /* True when Go's omitempty (and, for embedded messages, omitzero) leaves the field out. p: at the
  * member, obj: the struct that f's offsets count from. */

@@ -3,7 +3,6 @@
  * Exit status of an evaluation: 0 with a value, 1 when it ends in an error, 2 when it does not
  * compile (or the command line is wrong).
  */
-#include "base/flags.h"
 #include "cli/commands.h"
 
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include "api/gen/resource_v1.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/flags.h"
 #include "base/fs.h"
 #include "cel/cel.h"
 #include "cel/cel_suite.h"

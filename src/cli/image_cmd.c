@@ -1,9 +1,9 @@
-#include "base/flags.h"
 #include "cli/commands.h"
 
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/flags.h"
 #include "base/fs.h"
 #include "data/json.h"
 #include "runtime/image_store.h"

@@ -732,7 +732,6 @@ static void binding_answer(struct sbind *b, const struct bind_part *p,
 
 static void sent(void *arg, const struct bh_client_res *res, size_t n)
 {
-
     struct sbind *b = arg;
     bool ok = true;
 
@@ -762,7 +761,6 @@ static void sent(void *arg, const struct bh_client_res *res, size_t n)
 
 static void got_claim(void *arg, const struct bh_client_res *res)
 {
-
     struct sbind *b = arg;
     struct bind_claim *k = &b->claims[b->i];
     bool newer;
@@ -799,7 +797,6 @@ static void got_claim(void *arg, const struct bh_client_res *res)
 
 static void got_pod(void *arg, const struct bh_client_res *res)
 {
-
     struct sbind *b = arg;
     const struct bh_core_v1_pod *p;
 
