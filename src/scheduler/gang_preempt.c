@@ -474,6 +474,7 @@ bool gang_find_victims(struct attempt *t)
 {
     struct sweep w = {.t = t, .a = t->a};
     struct victims *v = NULL;
+    uint64_t before = t->work;
     bool found;
 
     t->s->preemptions++;
@@ -496,6 +497,7 @@ bool gang_find_victims(struct attempt *t)
         v = assign(&w);
         seats_leave(&w);
     }
+    t->work += before; /* it has to rest for both */
     restore(&w);
     bh_dra_suppose(t->s->model, false);
     (void)bh_arena_free(w.look);

@@ -370,6 +370,34 @@ BH_TEST(a_search_that_is_given_up_says_so)
     world_done(&w);
 }
 
+/* A group that could not be placed rests for both searches, that for victims, too. */
+BH_TEST(a_gang_rests_for_all_that_it_took)
+{
+    static const int extra[] = {391, 391, 381};
+    const struct gang *g;
+    struct world w;
+
+    world_init(&w);
+    high(&w);
+    for (int i = 0; i < 6; i++)
+        world_node(&w, bh_str_fmt(w.a, "n%d", i).p, "1", "");
+    world_start(&w);
+    world_pod(&w, "low", "1m", "");
+    world_run(&w, 500);
+    for (int i = 0; i < 18; i++)
+        member(&w, bh_str_fmt(w.a, "p%d", i).p, "g",
+               bh_str_fmt(w.a, "%dm", i < 15 ? 251 + 10 * i : extra[i - 15]).p,
+               "\"priorityClassName\":\"high\"");
+    group(&w, "g", 18);
+    world_run(&w, 100);
+    BH_EQ(bound(&w, "p", 18), 0);
+    BH_CHECK(!evicted(&w, "low"));
+    g = bh_map_get(&w.sched->gangs, BH_S("default/g"));
+    /* Twice 200,000 steps, fifty times a microsecond for each. */
+    BH_CHECK(g && g->search_ns - bh_loop_mono_ns(w.loop) > INT64_C(18000000000));
+    world_done(&w);
+}
+
 BH_TEST(nobody_is_evicted_when_the_group_fits_otherwise)
 {
     struct world w;
