@@ -22,7 +22,8 @@
 #define RECORDER_REFILL_NS ((int64_t)300 * 1000000000)
 #define RECORDER_KEYS_MAX  4096
 #define RECORDER_QUEUE_MAX 10000 /* waiting to be written; what comes then is dropped */
-#define NAME_MAX_BYTES     236   /* of 253, with a point and sixteen digits behind it */
+#define DROPPED_TOLD_NS    ((int64_t)10 * 1000000000)
+#define NAME_MAX_BYTES     236 /* of 253, with a point and sixteen digits behind it */
 
 /* A write that waits for its turn, or is under way: a new event, or the count of one. */
 struct pending {
@@ -57,6 +58,8 @@ struct bh_recorder {
     int64_t last_ns;       /* the time in the last event's name: names must differ */
     struct bh_link queue;  /* struct pending */
     size_t queued;
+    size_t dropped;       /* and not told yet */
+    int64_t told_ns;      /* when that was told last, 0: never */
     struct pending *sent; /* the write under way */
     uint64_t call;
 };
@@ -192,11 +195,24 @@ static void recorder_written(void *arg, const struct bh_client_res *res)
     recorder_next(r);
 }
 
+/* A flood of events is no reason for a flood of lines. */
+static void tell_dropped(struct bh_recorder *r, const struct pending *p)
+{
+    int64_t now = bh_loop_mono_ns(r->client->loop);
+
+    r->dropped++;
+    if (r->told_ns && now - r->told_ns < DROPPED_TOLD_NS)
+        return;
+    bh_log(BH_WARN, "events dropped, too many wait to be written", BH_I64("events", r->dropped),
+           BH_STR("object", p->object), BH_STR("reason", p->reason));
+    r->told_ns = now;
+    r->dropped = 0;
+}
+
 static void recorder_put(struct bh_recorder *r, struct pending *p)
 {
     if (r->queued >= RECORDER_QUEUE_MAX) {
-        bh_log(BH_WARN, "event dropped, too many wait to be written", BH_STR("object", p->object),
-               BH_STR("reason", p->reason));
+        tell_dropped(r, p);
         if (p->of)
             p->of->gone = true;
         bh_free(p);

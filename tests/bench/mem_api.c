@@ -307,9 +307,16 @@ static void patch(struct mem_api *m, struct mem_call *k)
         answer_error(m, k, 404, BH_E_NOT_FOUND);
         return;
     }
-    r = k->req.patch == BH_PATCH_STRATEGIC
-            ? bh_patch_strategic(mk->kind->type, o->json, k->req.body, k->a, &out, NULL, &err)
-            : bh_patch_merge(o->json, k->req.body, k->a, &out, NULL, &err);
+    if (k->req.patch == BH_PATCH_STRATEGIC)
+        r = bh_patch_strategic(mk->kind->type, o->json, k->req.body, k->a, &out, NULL, &err);
+    else if (k->req.patch == BH_PATCH_JSON)
+        r = bh_patch_json(o->json, k->req.body, k->a, &out, NULL, &err);
+    else
+        r = bh_patch_merge(o->json, k->req.body, k->a, &out, NULL, &err);
+    if (r == -BH_E_INVALID) { /* a test in it does not hold */
+        answer_error(m, k, 422, BH_E_INVALID);
+        return;
+    }
     if (r < 0)
         bench_fail("%s", err.msg);
     answer_obj(m, k, put(m, mk, bh_buf_str(&out)));
