@@ -11,11 +11,13 @@ struct away_claim {
 };
 
 struct sched_away {
+    struct bh_link link; /* in s->aways */
     struct bh_scheduler *s;
     struct bh_arena *a;
     struct spod *pod; /* for whom: it, or the gang */
     struct gang *gang;
     bool late; /* those who have not begun to leave do not count any more */
+    bool over; /* nothing is waited for any more, and that was told */
     struct bh_timer timer;
     struct bh_str *pods; /* uids */
     size_t n;
@@ -97,6 +99,38 @@ bool sched_away_waits(const struct sched_away *w)
     return false;
 }
 
+static void look_again(struct sched_away *w)
+{
+    if (w->gang)
+        sched_gang_wake(w->s, w->gang);
+    else if (w->pod->where == POD_WAITING)
+        sched_wake(w->s, w->pod);
+}
+
+static bool concerns(const struct sched_away *w, struct bh_str uid)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (bh_str_eq(w->pods[i], uid))
+            return true;
+    for (size_t i = 0; i < w->claims_n; i++)
+        if (bh_str_eq(w->claims[i].uid, uid))
+            return true;
+    return false;
+}
+
+void sched_away_changed(struct bh_scheduler *s, struct bh_str uid)
+{
+    bh_list_for_safe(it, &s->aways)
+    {
+        struct sched_away *w = bh_container(it, struct sched_away, link);
+
+        if (w->over || !concerns(w, uid) || sched_away_waits(w))
+            continue;
+        w->over = true;
+        look_again(w);
+    }
+}
+
 static void on_late(void *arg)
 {
     struct sched_away *w = arg;
@@ -107,12 +141,8 @@ static void on_late(void *arg)
         all = all && begun;
     }
     w->late = true;
-    if (all)
-        return;
-    if (w->gang)
-        sched_gang_wake(w->s, w->gang);
-    else if (w->pod->where == POD_WAITING)
-        sched_wake(w->s, w->pod);
+    if (!all)
+        look_again(w);
 }
 
 struct sched_away *sched_away_new(struct bh_scheduler *s, struct spod *pod, struct gang *g,
@@ -138,12 +168,14 @@ struct sched_away *sched_away_new(struct bh_scheduler *s, struct spod *pod, stru
             note_pod(w, v[i].p[k]);
     bh_timer_init(&w->timer, s->loop, on_late, w);
     bh_timer_start(&w->timer, BEGINS_MS);
+    bh_list_add_tail(&s->aways, &w->link);
     return w;
 }
 
 struct sched_away *sched_away_free(struct sched_away *w)
 {
     if (w) {
+        bh_list_del(&w->link);
         bh_timer_stop(&w->timer);
         (void)bh_arena_free(w->a);
     }

@@ -184,6 +184,36 @@ BH_TEST(nobody_else_is_evicted_while_a_claim_is_given_back)
     world_done(&w);
 }
 
+BH_TEST(who_counted_on_a_claim_that_another_one_uses_looks_again)
+{
+    struct world w;
+    const char *gone, *stays;
+
+    furnish(&w, 1);
+    world_node(&w, "elm", "4", "");
+    world_gpus(&w, "elm", 1, "");
+    world_start(&w);
+    user(&w, "a", "low");
+    user(&w, "b", "low");
+    user(&w, "wants", "high");
+    gone = evicted(&w, "a") ? "a" : "b";
+    stays = gone[0] == 'a' ? "b" : "a";
+    end(&w, gone);
+    world_run(&w, 20000);
+    BH_CHECK(!evicted(&w, stays));
+    (void)world_get(&w, &bh_core_v1_pod_kind, "default", stays);
+    BH_EQ(world_patch(&w, &bh_resource_v1_resource_claim_kind, "default", gone, "status",
+                      bh_str_fmt(w.a,
+                                 "{\"status\":{\"reservedFor\":[{\"resource\":\"pods\",\"name\":"
+                                 "\"%s\",\"uid\":\"%.*s\"}]}}",
+                                 stays, BH_SF(w.got->uid))
+                          .p),
+          200);
+    world_run(&w, 15000);
+    BH_CHECK(evicted(&w, stays)); /* there is no other way left */
+    world_done(&w);
+}
+
 BH_TEST(a_new_scheduler_keeps_it_too)
 {
     struct world w;

@@ -477,6 +477,7 @@ void sched_queue_init(struct bh_scheduler *s)
 {
     bh_list_init(&s->waiting);
     bh_list_init(&s->gated);
+    bh_list_init(&s->aways);
     bh_list_init(&s->herds);
     bh_list_init(&s->open_holds);
     sched_holders_init(s);

@@ -303,6 +303,7 @@ struct bh_scheduler {
 
     struct pod_heap active, backoff, error_backoff;
     struct bh_link waiting, gated; /* waiting: those of no herd */
+    struct bh_link aways;          /* struct sched_away */
     struct bh_link herds;
     struct bh_map herds_by_kind; /* eight bytes -> struct herd */
     size_t waiting_n;
@@ -720,6 +721,9 @@ enum preempt_result sched_preempt(struct cycle *c, struct bh_str *why);
 struct sched_away *sched_away_new(struct bh_scheduler *s, struct spod *pod, struct gang *g,
                                   const struct victims *v, size_t n);
 struct sched_away *sched_away_free(struct sched_away *w); /* NULL is fine; returns NULL */
+/* A pod went, or a claim changed or went. Whoever waited for nothing else looks again: what it
+ * counted on may have become another one's, as a claim that a victim shared with somebody. */
+void sched_away_changed(struct bh_scheduler *s, struct bh_str uid);
 /* Pods that found holders of devices not bound yet look again when these are: a claim was stored.
  */
 void sched_holders_init(struct bh_scheduler *s);

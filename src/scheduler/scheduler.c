@@ -131,6 +131,7 @@ static void remove_pod(struct bh_scheduler *s, struct spod *pod)
         sched_node_del_pod(s, pod);
     if (n)
         sched_happened(s, &(struct happening){.ev = EV_POD_GONE, .node = n, .pod = pod});
+    sched_away_changed(s, pod->obj->uid);
     sched_gang_leave(s, pod);
     (void)sched_pod_free(s, pod);
 }
@@ -409,6 +410,7 @@ static void claim_changed(struct bh_scheduler *s, struct bh_obj *old, struct bh_
     if (!bh_list_empty(&s->bind_waits))
         sched_bind_claim(s, o->uid);
     sched_happened(s, &(struct happening){.ev = EV_CLAIM, .old = old, .obj = o});
+    sched_away_changed(s, o->uid);
 }
 
 static void claim_added(void *arg, struct bh_obj *o)
@@ -430,6 +432,7 @@ static void claim_deleted(void *arg, struct bh_obj *last)
     /* A pod waits for the end of a claim that an earlier attempt left behind, used or not. */
     if (c->status.allocation || bh_str_map_get(&c->metadata.annotations, BH_S(EXT_ANNOTATION)))
         sched_devices_freed(s);
+    sched_away_changed(s, last->uid);
 }
 
 static void claim_updated(void *arg, struct bh_obj *old, struct bh_obj *o)
