@@ -124,7 +124,8 @@ void sched_away_changed(struct bh_scheduler *s, struct bh_str uid)
     {
         struct sched_away *w = bh_container(it, struct sched_away, link);
 
-        if (w->over || !concerns(w, uid) || sched_away_waits(w))
+        /* A gang is woken by what its members may be helped by. */
+        if (w->over || w->gang || !concerns(w, uid) || sched_away_waits(w))
             continue;
         w->over = true;
         look_again(w);

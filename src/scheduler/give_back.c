@@ -22,6 +22,7 @@ struct giving {
     struct bh_obj *pod; /* whose reservation is taken back; NULL: the allocation is */
     bool read;          /* another wrote: which version is there now is to be read */
     bool unsure;        /* a write for this version may still land */
+    bool beaten;        /* another wrote, and the informer does not show it yet */
     uint64_t landed;    /* first version known to be without the reservation; 0: none yet */
     struct bh_timer again;
     int64_t wait_ms; /* before the last time */
@@ -71,6 +72,7 @@ static void answer(void *arg, const struct bh_client_res *res)
 {
     struct giving *g = arg;
     struct bh_scheduler *s = g->s;
+    const struct bh_obj *cur;
 
     g->call = 0;
     if (unknown(res)) {
@@ -79,9 +81,18 @@ static void answer(void *arg, const struct bh_client_res *res)
     }
     if (res->err.code == BH_OK)
         return; /* the informer's event ends it */
-    /* Somebody else wrote: this write cannot land any more, nor an earlier one of its kind. */
+    /* Somebody else wrote: this write cannot land any more, nor an earlier one of its kind. Whoever
+     * waited for it looks again, but not at what is old: it would ask for the same at once. */
+    cur = bh_informer_get(s->inf_claims, g->obj->ns, g->obj->name);
+    if (cur && bh_str_eq(cur->uid, g->obj->uid) && cur->rv <= g->obj->rv) {
+        if (res->status == 409 || res->status == 404)
+            g->beaten = true; /* the informer's event ends it */
+        else
+            again_later(&g->again, &g->wait_ms);
+        return;
+    }
     giving_end(g);
-    sched_devices_freed(s); /* whoever waited for it looks again */
+    sched_devices_freed(s);
 }
 
 static void send(void *arg)
@@ -369,6 +380,8 @@ void sched_claim_remove(struct bh_scheduler *s, struct bh_obj *claim)
 
 void sched_give_seen(struct bh_scheduler *s, const struct bh_obj *claim, bool gone)
 {
+    bool beaten = false;
+
     bh_list_for_safe(it, &s->giving)
     {
         struct giving *g = bh_container(it, struct giving, link);
@@ -376,9 +389,13 @@ void sched_give_seen(struct bh_scheduler *s, const struct bh_obj *claim, bool go
         if (!bh_str_eq(g->obj->uid, claim->uid))
             continue;
         /* A release of which nothing is known yet ends by its own answer. */
-        if (gone || (g->pod ? g->landed && claim->rv >= g->landed : claim->rv > g->obj->rv))
+        if (gone || (g->pod ? g->landed && claim->rv >= g->landed : claim->rv > g->obj->rv)) {
+            beaten |= g->beaten;
             giving_end(g);
+        }
     }
+    if (beaten)
+        sched_devices_freed(s); /* whoever waited for it looks again */
 }
 
 void sched_give_done(struct bh_scheduler *s)

@@ -925,6 +925,10 @@ static bool number(const char *text, uint64_t *ret)
     return true;
 }
 
+/* Runs that once were broken: a nomination that outlived its hope, a claim given back for a version
+ * that was old, over and over. */
+static const uint64_t once_broken[] = {1937769141765181422, 3465428112555759045};
+
 int main(int argc, char **argv)
 {
     uint64_t fixed = 20, random = 5, seed = 0;
@@ -947,11 +951,13 @@ int main(int argc, char **argv)
         return play(seed) ? 0 : 1;
     for (uint64_t i = 1; i <= fixed; i++)
         failures += !play(i);
+    for (size_t i = 0; i < BH_COUNT(once_broken); i++)
+        failures += !play(once_broken[i]);
     (void)clock_gettime(CLOCK_REALTIME, &now);
     for (uint64_t i = 0; i < random; i++)
         failures += !play(((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec + i) *
                               0x9e3779b97f4a7c15u >>
                           2);
-    printf("%d of %d runs broken\n", failures, (int)(fixed + random));
+    printf("%d of %d runs broken\n", failures, (int)(fixed + random + BH_COUNT(once_broken)));
     return failures ? 1 : 0;
 }
